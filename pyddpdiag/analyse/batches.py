@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyddpdiag.analyse.bounds import TWICE
+import numpy as np
+
+from pyddpdiag.analyse.bounds import MATTERS_SHARE, TWICE
+from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.model.sidecar import Sidecar
@@ -92,3 +95,31 @@ def given_batches(sidecars: Mapping[int, Sidecar]) -> list[GivenBatches]:
                 )
             )
     return found
+
+
+@dataclass(frozen=True)
+class LargerBatches:
+    """How many values the batches of a rank have, and those of the others, in the median of so many passes."""
+
+    values: int
+    of_others: int
+    passes: int
+
+
+def larger_batches(sidecars: Mapping[int, Sidecar], rank: int) -> LargerBatches | None:
+    """None: they are surely not larger than the middle of the others' by a share that matters, or it is not known."""
+    given = {
+        each: {
+            (index, at): n for index, some in one.training.batch_values.items() for at, n in some.items() if n
+        }
+        for each, one in sidecars.items()
+    }
+    mine = given.pop(rank, {})
+    common = sorted(set(mine).intersection(*given.values())) if given else []
+    if not common:
+        return None
+    own = np.array([mine[place] for place in common], np.float64)
+    others = np.median([[one[place] for place in common] for one in given.values()], axis=0)
+    if sure_median(own / others) <= 1.0 + MATTERS_SHARE:
+        return None
+    return LargerBatches(round(float(np.median(own))), round(float(np.median(others))), len(common))

@@ -56,13 +56,15 @@ class ExtraTime:
     def cause(self) -> Cause | None:
         """The largest part; None: it may be another one, which is not known."""
         data, device, disk = (max(0.0, each or 0.0) for each in (self.data, self.device, self.disk))
-        left, waiting = max(0.0, 1.0 - data - device - self.computing - self.waiting), self.waiting
+        # A loader without workers computes while the loop waits for it: that is of its data.
+        computing = min(self.computing, max(0.0, 1.0 - data))
+        left, waiting = max(0.0, 1.0 - data - device - computing - self.waiting), self.waiting
         # A thread that waits for the others of its process sleeps, or waits for the core that they are on.
         threads = min(max(0.0, self.threads or 0.0), left + waiting)
         threads = threads if threads > disk else 0.0
         left, waiting = left - min(threads, left), waiting - max(0.0, threads - left)
         on_disk = 2 * disk >= left
-        computes = self.computing + threads
+        computes = computing + threads
         if self.at_a_line:
             computes, left = (computes + waiting, left) if computes > left else (computes, left + waiting)
             waiting = 0.0

@@ -52,6 +52,7 @@ class HotLine:
         statement: the line of the loop that leads there.
         ranks: that do it.
         inside: it is in forward or backward, and no other rank is ever there.
+        optimizer: it is in an optimizer that the script brings.
         share: of the time of the steps in which it is done.
         of_step: by rank, the part of all usual steps.
         since_step, until_step: where it surely was not done before, or after; None: it was.
@@ -61,6 +62,7 @@ class HotLine:
     statement: Line
     ranks: tuple[int, ...]
     inside: bool
+    optimizer: bool
     share: Seen
     of_step: Mapping[int, float]
     since_step: int | None
@@ -94,7 +96,7 @@ def hot_lines(lines: Mapping[int, RankLines], steps: Int64, places: Collection[s
             for one in _found(looks, (BEFORE, FORWARD, BACKWARD), lambda line: ranks_at[line] > 1, steps)
             if one.line not in of_script
         ]
-    judged = (_judged(looks, one, steps) for one in found)
+    judged = (_judged(looks, one, steps, places) for one in found)
     return sorted((one for one in judged if one is not None), key=lambda one: -one.share.share)
 
 
@@ -195,14 +197,31 @@ def _is_known(
     looks: Mapping[int, _Looks], mine: Mapping[int, Bool], trained: Collection[Line], places: Collection[str]
 ) -> bool:
     """Whether most of these looks are in a part of a training step, by the lines or the names of what runs there."""
-    counts = [(stack, count) for rank, mask in mine.items() for stack, count in looks[rank].stacks(mask)]
+    # Marks say nothing; a statement that is nothing else is torch's.
+    counts = [(stack, count) for stack, count in _stacks(looks, mine) if not stack.call.startswith(MARKS)]
     known = sum(count for stack, count in counts if _is_of_training(stack, trained, places))
-    marks = sum(count for stack, count in counts if stack.call.startswith(MARKS))
-    return 2 * known >= sum(count for _, count in counts) - marks
+    return 2 * known >= sum(count for _, count in counts)
+
+
+def _stacks(looks: Mapping[int, _Looks], mine: Mapping[int, Bool]) -> list[tuple[Stack, int]]:
+    return [(stack, count) for rank, mask in mine.items() for stack, count in looks[rank].stacks(mask)]
+
+
+def _steps_optimizer(looks: Mapping[int, _Looks], mine: Mapping[int, Bool], places: Collection[str]) -> bool:
+    """Whether most of these looks are within an optimizer's step."""
+    counts = _stacks(looks, mine)
+    within = sum(count for stack, count in counts if any(_place(line) in places for line in stack.lines))
+    return 2 * within >= sum(count for _, count in counts)
+
+
+def _place(line: Line) -> str:
+    return f"{line.file}:{line.number}"
 
 
 def _is_of_training(stack: Stack, trained: Collection[Line], places: Collection[str]) -> bool:
-    if any(f"{line.file}:{line.number}" in places for line in stack.lines if line not in trained):
+    own = [line for line in stack.lines if line not in trained]
+    # Further in than the step of an optimizer, the script's own optimizer is at work: those lines can be changed.
+    if own and _place(own[-1]) in places:
         return True
     if stack.call.startswith(PACKAGES) and not stack.call.startswith(AVERAGES):
         return True
@@ -210,7 +229,9 @@ def _is_of_training(stack: Stack, trained: Collection[Line], places: Collection[
     return any(inner in trained and outer not in trained for outer, inner in pairwise(stack.lines))
 
 
-def _judged(looks: Mapping[int, _Looks], found: _Statement, steps: Int64) -> HotLine | None:
+def _judged(
+    looks: Mapping[int, _Looks], found: _Statement, steps: Int64, places: Collection[str]
+) -> HotLine | None:
     """The statement, if it surely takes its share on all ranks together, or else on some of them."""
     each = {rank: seen(found.hits[rank], looks[rank].by_step, looks[rank].came) for rank in looks}
     everywhere = all(one.at_most >= MATTERS_SHARE and found.hits[rank].any() for rank, one in each.items())
@@ -234,6 +255,7 @@ def _judged(looks: Mapping[int, _Looks], found: _Statement, steps: Int64) -> Hot
         found.line,
         ranks,
         found.inside,
+        _steps_optimizer(looks, found.mine, places),
         share,
         {rank: each[rank].share for rank in ranks},
         int(steps[begin - 1]) if begin else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,9 +14,8 @@ from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history, shared_out
 from pyddpdiag.analyse.phases import RankPhases
 from pyddpdiag.analyse.spans import step_spans
-from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.analyse.steps import RankSteps
-from pyddpdiag.analyse.usage import RankUsage
+from pyddpdiag.analyse.usage import RankUsage, in_steps
 from pyddpdiag.model.cube import SPANS
 from pyddpdiag.trace.layout import BackwardTime, CollectiveTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.reader import RankTrace
@@ -73,7 +72,7 @@ class Between:
         from_start: whether the first one begins where the recorder was opened.
         begun_ns, left_ns: when the first step began, and when the rank left the last meeting.
         set_up_busy, set_up_calls: what it did, and waited in collectives, between its process group and its first
-            module; NaN: not known.
+            module, and from there to that module's first pass; NaN: not known.
         join_after, join_wait: when it began to join its process group, since the process's begin, and how long that
             took; NaN: not known.
     """
@@ -90,8 +89,8 @@ class Between:
     from_start: bool
     begun_ns: int
     left_ns: int
-    set_up_busy: float
-    set_up_calls: float
+    set_up_busy: tuple[float, float]
+    set_up_calls: tuple[float, float]
     join_after: float
     join_wait: float
 
@@ -256,7 +255,7 @@ def _start_up(trace: RankTrace, edges: tuple[int, int, int], first: int) -> dict
     return parts
 
 
-def _set_up(trace: RankTrace, started: int) -> dict[str, float]:
+def _set_up(trace: RankTrace, started: int) -> dict[str, Any]:
     """What is known of the time before the first module, by the names of `Between`; ms.
 
     Args:
@@ -264,11 +263,14 @@ def _set_up(trace: RankTrace, started: int) -> dict[str, float]:
         started: begin of the process.
     """
     marks = trace.sidecar.start_up
-    names = ("rendezvous_begin_ns", "rendezvous_end_ns", "set_up_seen_ns", "set_up_waited_ns")
-    begin, end, seen, waited = (_mark(marks, name) for name in names)
-    found = dict.fromkeys(("set_up_busy", "set_up_calls", "join_after", "join_wait"), float("nan"))
-    if 0 <= waited <= seen <= 10**18 and seen:
-        found |= {"set_up_busy": (seen - waited) / 1e6, "set_up_calls": waited / 1e6}
+    begin, end = _mark(marks, "rendezvous_begin_ns"), _mark(marks, "rendezvous_end_ns")
+    busy, calls = [float("nan")] * 2, [float("nan")] * 2
+    for place, name in enumerate(("set_up", "after_module")):
+        seen, waited = _mark(marks, f"{name}_seen_ns"), _mark(marks, f"{name}_waited_ns")
+        if 0 <= waited <= seen <= 10**18 and f"{name}_waited_ns" in marks:
+            busy[place], calls[place] = (seen - waited) / 1e6, waited / 1e6
+    found: dict[str, Any] = {"set_up_busy": tuple(busy), "set_up_calls": tuple(calls)}
+    found |= {"join_after": float("nan"), "join_wait": float("nan")}
     if 0 < started <= begin <= end <= 10**18:
         found |= {"join_after": (begin - started) / 1e6, "join_wait": (end - begin) / 1e6}
     return found
@@ -295,7 +297,11 @@ def _within(
     number, begin, end = number[first:], begin[first:], end[first:]
     at = np.searchsorted(steps.step, number)
     marked = (steps.begin[at] >= steps.wait_begin[at]) & (steps.wait_begin[at] > 0)
-    cpu, delay = side_by_side([(usage.step, usage.cpu), (usage.step, usage.run_delay)], number).T
+    data = np.where(marked, steps.begin[at] - steps.wait_begin[at], 0)
+    finish = np.clip(steps.finish[at], begin, end)
+    passes = finish - begin - busy.within(begin, finish) - data - np.int64(1e6) * steps.exposed_ms[at]
+    after = (end - finish - busy.within(finish, end)).astype(np.float64)
+    cpu, delay = in_steps(usage, number, passes, after)
     if trace.on_device:
         # A thread that sleeps until its device is done is not idle.
         cpu = np.full(len(number), np.nan)
@@ -303,7 +309,7 @@ def _within(
         (end - begin) / S,
         {
             "phase": (busy.within(begin, end) - calls.within(begin, end)) / S,
-            "data_wait": np.where(marked, steps.begin[at] - steps.wait_begin[at], 0) / S,
+            "data_wait": data / S,
             "exposed": steps.exposed_ms[at] / 1e3,
             "other": steps.other_ms[at] / 1e3,
             "compute": np.where(np.isnan(cpu), np.inf, cpu / 1e3),

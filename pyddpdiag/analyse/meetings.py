@@ -71,9 +71,9 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         rows = [getattr(part, name)[place] for part, place in zip(parts, at, strict=True)]
         return np.stack(rows, axis=1) if rows else np.empty((0, 0))
 
-    busy, calls = column("busy"), column("calls")
+    busy, calls, outside = column("busy"), column("calls"), column("outside")
     if start:
-        _add_set_up(busy, calls, parts)
+        _add_set_up(busy, calls, outside, parts)
     core = (
         np.nan_to_num(side_by_side([(each.step, each.run_delay) for each in usage], common))
         if parts
@@ -88,7 +88,7 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         of,
         common,
         busy,
-        column("outside"),
+        outside,
         calls,
         column("data"),
         column("phase"),
@@ -99,22 +99,26 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
     )
 
 
-def _add_set_up(busy: Float64, calls: Float64, parts: Sequence[Between]) -> None:
+def _add_set_up(busy: Float64, calls: Float64, outside: Float64, parts: Sequence[Between]) -> None:
     """Before the recorders were opened, too, if one rank was busy for longer than the others there."""
     if len(parts) < 2:
         return
     own, waited = np.zeros(len(parts)), np.zeros(len(parts))
-    for mine, others in (_joining(parts), _in_group(parts)):
+    for mine, others in (_joining(parts), _before_pass(parts, 0), _before_pass(parts, 1)):
         if np.isfinite(mine).all() and np.isfinite(others).all():
             own, waited = own + mine, waited + others
     if np.diff(np.sort(own)[-2:])[0] >= SET_UP_MS:
         busy[0] += own
+        outside[0] += own
         calls[0] += waited
 
 
-def _in_group(parts: Sequence[Between]) -> tuple[Float64, Float64]:
-    """What each rank did, and waited, between its process group and its first module."""
-    return np.array([part.set_up_busy for part in parts]), np.array([part.set_up_calls for part in parts])
+def _before_pass(parts: Sequence[Between], stretch: int) -> tuple[Float64, Float64]:
+    """What each rank did, and waited, between its process group and its first module, or from there to its pass."""
+    own, waited = (
+        [getattr(part, name)[stretch] for part in parts] for name in ("set_up_busy", "set_up_calls")
+    )
+    return np.array(own), np.array(waited)
 
 
 def _joining(parts: Sequence[Between]) -> tuple[Float64, Float64]:

@@ -112,3 +112,31 @@ def usage_matrix(
             for name in (*_COLUMNS, "load")
         },
     )
+
+
+def in_steps(usage: RankUsage, number: Int64, passes: Float64, after: Float64) -> tuple[Float64, Float64]:
+    """The thread's time on a core and its waits for one in each of these steps; ms, NaN: not known.
+
+    A reading is taken at the end of a step's last pass: what came after the pass before, such as an evaluation, belongs
+    to the step before. It is shared out by the own time on both sides.
+
+    Args:
+        usage: the readings.
+        number: the steps, in ascending order.
+        passes: own time in each up to the end of its last pass.
+        after: own time after it.
+    """
+    passes, after = np.maximum(passes, 0.0), np.maximum(after, 0.0)
+    follow = number[1:] == number[:-1] + 1
+    # Where the step before is not known, it is taken to be as this one.
+    ahead = after.copy()
+    ahead[1:] = np.where(follow, after[:-1], after[1:])
+    whole = passes + ahead
+    before = np.divide(ahead, whole, out=np.zeros(len(whole)), where=whole > 0)
+    found = []
+    for reading in side_by_side([(usage.step, usage.cpu), (usage.step, usage.run_delay)], number).T:
+        owed = reading * before
+        gets = owed.copy()  # as much as it owes, where nobody knows what comes after its pass
+        gets[:-1] = np.where(follow & np.isfinite(owed[1:]), owed[1:], owed[:-1])
+        found.append(reading - owed + gets)
+    return found[0], found[1]

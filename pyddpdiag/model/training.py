@@ -207,7 +207,8 @@ class Training:
     their forward pass had not, so that they were reduced all the same. `fresh`: by module, how many passes were looked
     at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
     script called itself. `batches`: by module, a checksum of what some of its passes with gradients were given, by
-    their number from 1 on; 0: it could not be read. `averaged_again`, `clearing`: by module. `callers`: of collectives.
+    their number from 1 on; 0: it could not be read. `batch_values`: likewise, how many values the tensors had.
+    `averaged_again`, `clearing`: by module. `callers`: of collectives.
     """
 
     forgiving: ClassVar[bool] = True
@@ -226,3 +227,4 @@ class Training:
     averaged_again: Mapping[int, AveragedAgain] = field(default_factory=dict)
     callers: tuple[Caller, ...] = ()
     clearing: Mapping[int, Clearing] = field(default_factory=dict)
+    batch_values: Mapping[int, Mapping[int, int]] = field(default_factory=dict)

@@ -31,16 +31,22 @@ class GivenBatches:
     def __init__(self) -> None:
         self._passes = 0
         self._marks: dict[int, int] = {}
+        self._values: dict[int, int] = {}
 
     def look(self, given: object) -> None:
         """At the arguments of a pass."""
         self._passes += 1
         if is_sampled(self._passes):
             self._marks[self._passes] = batch_mark(given, least=LEAST)
+            self._values[self._passes] = _values(given)
 
     def marks(self) -> dict[int, int]:
         """By the pass, counted from 1; 0: it could not be read."""
         return self._marks.copy()
+
+    def values(self) -> dict[int, int]:
+        """How many its tensors had, likewise."""
+        return self._values.copy()
 
 
 def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
@@ -62,6 +68,14 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
     except Exception:  # of somebody's own class: the training must not end by it
         return 0
     return zlib.crc32(f"{mark} {rest}".encode(errors="replace")) or 1
+
+
+def _values(batch: object) -> int:
+    try:
+        parts = itertools.islice(_parts(batch, _DEPTH), _PARTS)
+        return sum(part.numel() for part in parts if isinstance(part, torch.Tensor))
+    except Exception:  # as above
+        return 0
 
 
 def _parts(batch: object, depth: int) -> Iterator[Any]:

@@ -81,6 +81,7 @@ class SetUp:
         self._thread.close()
         # Also where nothing was seen: a rank that nobody looked at is no rank that did nothing.
         marks.keep("after_module_seen_ns", self._seen_ns)
+        marks.keep("after_module_waited_ns", self._waited_ns)
         self._note_line("after_module_line")
         if self.note is not None:
             self.note.remove()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import CodeType
 from typing import Any, Final
@@ -12,6 +12,8 @@ from typing import Any, Final
 from pyddpdiag import _native
 from pyddpdiag.model.lines import DEPTH_LIMIT, SAMPLES_LIMIT, STACKS_LIMIT, Line, Stack
 from pyddpdiag.record.script_lines import name_of
+
+_COMPREHENSIONS: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
 
 CODE_LIMIT: Final = 20_000
 """Bytes of a function in which the name of a call is looked for."""
@@ -36,7 +38,7 @@ def named(taken: Sequence[int], looks: _native.StackLooks) -> Stack:
         return Stack()
     on_disk, foreign = bool(taken[0]), taken[1]
     places = [(looks.code(taken[at]), taken[at + 1], taken[at + 2]) for at in range(2, len(taken), 3)]
-    lines = tuple(
+    lines = _in_functions(
         Line(name_of(code.co_filename), line, function_of(code)) for code, line, _ in reversed(places)
     )
     if foreign:
@@ -48,6 +50,18 @@ def named(taken: Sequence[int], looks: _native.StackLooks) -> Stack:
         with suppress(Exception):
             call = called(places[0][0], places[0][2])
     return Stack(lines, call, on_disk)
+
+
+def _in_functions(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """With what runs in a comprehension as a line of its function, which it is from Python 3.12 on (PEP 709)."""
+    found: list[Line] = []
+    for line in lines:
+        outer = found[-1] if found else None
+        if outer is not None and line.function in _COMPREHENSIONS and line.file == outer.file:
+            found[-1] = Line(line.file, line.number, outer.function)
+        else:
+            found.append(line)
+    return tuple(found)
 
 
 def called(code: CodeType, last: int) -> str:

@@ -70,6 +70,7 @@ class TrainingWatch:
             self._again.averaged_again(),
             self._reductions.callers(),
             {index: one.clearing for index, one in looks if one.clearing.steps},
+            {index: values for index, one in looks if (values := one.batches.values())},
         )
 
     def close(self) -> None:

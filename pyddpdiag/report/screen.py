@@ -56,9 +56,10 @@ class Screen:
             line.rstrip()
             self.console.print(Text(" " * indent) + line, soft_wrap=True)
 
-    def print_whole(self, line: str) -> None:
-        """Print a line in one piece, however long, so that it can be copied."""
-        self.console.print(Text(self.text(line)), soft_wrap=True)
+    def print_whole(self, text: str, indent: int) -> None:
+        """Print each line in one piece, however long, so that it can be copied."""
+        for line in text.splitlines():
+            self.console.print(Text(" " * indent + self.text(line)), soft_wrap=True)
 
     def table(self, table: Table) -> None:
         """Print a table, as `grids` fits it into the width."""

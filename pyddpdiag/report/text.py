@@ -68,7 +68,7 @@ def print_text(
         _operations(screen, report)
         screen.console.print()
         more = count(len(report.warnings), "remark")
-        screen.print_whole(f"  Tables, all findings, {more}: pyddpdiag report {clean(report.folder)} --all")
+        screen.print_whole(f"Tables, all findings, {more}: pyddpdiag report {clean(report.folder)} --all", 2)
 
 
 def _tables(screen: Screen, report: RunReport, top: int, every_rank: bool) -> None:
@@ -111,7 +111,7 @@ def _verdict(screen: Screen, report: RunReport, *, whole: bool) -> None:
         screen.print(Text(f"{len(others) - SHOWN_FINDINGS} more; --all shows them.", "dim"), 4)
     cure = next((each for each in others if "\n" in each.advice), None)
     if cure is not None and not any("\n" in each.advice for each in full):
-        screen.print_whole(f"    {cure.advice.partition(chr(10))[2]}")
+        screen.print_whole(cure.advice.partition(chr(10))[2], 4)
     _where_to_look(screen, report)
 
 
@@ -126,7 +126,7 @@ def _where_to_look(screen: Screen, report: RunReport) -> None:
     """A run that is held up now: there is a command that sees more of it."""
     live = any(rank.process in ("running", "stopped") and not rank.closed for rank in report.ranks)
     if live and any(kind_of(one).end in ("ended", "stuck") for one in report.verdict.findings):
-        screen.print_whole(f"    Every rank's state and stack now: pyddpdiag hang {clean(report.folder)}")
+        screen.print_whole(f"Every rank's state and stack now: pyddpdiag hang {clean(report.folder)}", 4)
 
 
 def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> None:
@@ -140,7 +140,7 @@ def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> Non
     if body:
         screen.print(body, 4)
     if line:
-        screen.print_whole(f"    {line}")
+        screen.print_whole(line, 4)
     mind = f" What would disprove it: {finding.change_mind}" if finding.change_mind else ""
     screen.print(Text(f"Confidence: {finding.confidence}.{mind}", "dim"), 4)
 

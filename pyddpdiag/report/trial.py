@@ -31,7 +31,7 @@ def print_trial(screen: Screen, tried: Tried) -> None:
     for cure in worth_a_paste(tried):
         screen.console.print()
         screen.print(Text(f"To start this run with {cure.name}:", "dim"), 2)
-        screen.print_whole(f"    {cure.line}")
+        screen.print_whole(cure.line, 4)
 
 
 def answer(tried: Tried) -> str:

@@ -6,8 +6,8 @@
 
 namespace ddpdiag {
 
-StackSamples::StackSamples(std::size_t samples, std::size_t stacks)
-    : samples_limit_(samples), stacks_limit_(stacks), stacks_(1) {}
+StackSamples::StackSamples(std::size_t samples, std::size_t stacks, std::int64_t spare)
+    : samples_limit_(samples), stacks_limit_(stacks), spare_(static_cast<double>(spare)), stacks_(1) {}
 
 void StackSamples::add(std::int64_t at, const StackNumbers& stack, std::int64_t late) {
     if (late > late_ns) {
@@ -29,9 +29,13 @@ void StackSamples::spent(std::int64_t cost) {
         return;
     }
     const auto interval = static_cast<double>(interval_);
-    const double share = static_cast<double>(cost_) / (static_cast<double>(looks_) * interval);
+    const double took = static_cast<double>(looks_) * interval;
+    const double share = static_cast<double>(cost_) / took;
     until_ = checked;
-    if (share > most_share && interval_ < longest_interval_ns) {
+    if (share > most_share && spare_ > 0) {
+        spare_ -= (share - most_share) * took;
+        until_ = first_checked;
+    } else if (share > most_share && interval_ < longest_interval_ns) {
         const double wanted = share / aimed_share;
         until_ = wanted > most_times ? first_checked : checked;
         thin(std::min({wanted, most_times, static_cast<double>(longest_interval_ns) / interval}));

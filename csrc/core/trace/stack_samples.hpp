@@ -29,12 +29,15 @@ public:
     static constexpr double most_share = 0.002;
     static constexpr double aimed_share = 0.0018;
     static constexpr std::int64_t first_looks = 5;
+    // What they may take beside that, nanoseconds of processor time: as much as in a run of a minute. A shorter one needs
+    // as many looks to name a line.
+    static constexpr std::int64_t spare_ns = 120'000'000;
     // One check slows them down by this at most, and the next one is soon. On a busy machine each look costs a multiple;
     // a short run there would otherwise keep too few to name a line.
     static constexpr double most_times = 2.0;
 
     // `samples` and `stacks`: how many there are at most. The first stack stands for all that found no room.
-    StackSamples(std::size_t samples, std::size_t stacks);
+    StackSamples(std::size_t samples, std::size_t stacks, std::int64_t spare = spare_ns);
 
     // `late`: how long after it was due, nanoseconds.
     void add(std::int64_t at, const StackNumbers& stack, std::int64_t late);
@@ -61,6 +64,7 @@ private:
     std::int64_t looks_ = -first_looks;
     std::int64_t until_ = first_checked - first_looks;
     std::int64_t cost_ = 0;
+    double spare_;
     std::vector<std::int64_t> at_;
     std::vector<std::size_t> places_;
     std::vector<StackNumbers> stacks_;

@@ -22,10 +22,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         step_ms = float(np.nanmean(step_walls(steps)))
         cost_ms = _cost_ms(view, found, step_ms)
         surely_ms = cost_ms * found.share.at_least / found.share.share
+        # Any optimizer takes some of a step; torch's take less than backward does.
+        usual_ms = _backward_ms(view) if found.optimizer else 0.0
         everyone = len(found.ranks) == len(steps.ranks)
         yield Finding(
             kind="hot_line",
-            severity="warning" if matters(surely_ms, step_ms) else "note",
+            severity="warning" if matters(surely_ms, step_ms) and surely_ms > usual_ms else "note",
             message=f"{percent(found.share.share)} of each step{_when(found)} goes by {_place(found)} on "
             f"{'all ranks' if everyone else ranks(found.ranks)}; {_beyond(found)}.",
             confidence=confidence(steps.steps),
@@ -44,15 +46,7 @@ def _look(view: RunView) -> Iterator[Finding]:
                 **found.where.facts,
             },
             change_mind="The training needs what is done there, in every step.",
-            advice=found.where.advice(
-                ": do it less often, "
-                + (
-                    "for many tensors at once (torch._foreach_*), "
-                    if _is_of_tensors(found.where.call)
-                    else ""
-                )
-                + "or in a thread or process of its own."
-            ),
+            advice=found.where.advice(_instead(found.where.call)),
         )
 
 
@@ -65,9 +59,20 @@ def _cost_ms(view: RunView, found: HotLine, step_ms: float) -> float:
     return float(saved_ms(own, np.minimum(own, spent)).mean())
 
 
-def _is_of_tensors(call: str) -> bool:
-    """Whether it may be an operation on tensors: torch's, one in place, or none that has a name."""
-    return not call or (call.startswith("torch.") and "_foreach_" not in call) or call.endswith("_")
+def _backward_ms(view: RunView) -> float:
+    rows = np.isin(view.cube.step, view.judged.step)
+    spent = view.cube.spans["backward"][rows]
+    return float(np.nanmean(spent)) if np.isfinite(spent).any() else 0.0
+
+
+def _instead(call: str) -> str:
+    """What to do about such a call."""
+    if call == "time.sleep":
+        return ": leave it out, or sleep less often."
+    # An operation on tensors: torch's, one in place, or none that has a name.
+    tensors = not call or (call.startswith("torch.") and "_foreach_" not in call) or call.endswith("_")
+    many = "for many tensors at once (torch._foreach_*), " if tensors else ""
+    return f": do it less often, {many}or in a thread or process of its own."
 
 
 def _place(found: HotLine) -> str:
@@ -86,6 +91,8 @@ def _when(found: HotLine) -> str:
 def _beyond(found: HotLine) -> str:
     if found.inside:
         return "that is in forward or backward, and no other rank is ever there"
+    if found.optimizer:
+        return "that is in the script's own optimizer"
     return "that is outside forward, backward, optimizer, data and communication"
 
 

@@ -13,8 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.batches import larger_batches
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
 from pyddpdiag.analyse.check import Check, with_line
+from pyddpdiag.analyse.checks.settings import only_on
 from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
@@ -22,7 +24,7 @@ from pyddpdiag.analyse.settings import throttled_share
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.model.findings import Cause, Finding
-from pyddpdiag.model.words import count, milliseconds, percent
+from pyddpdiag.model.words import count, listed, milliseconds, percent
 
 ADVICE: Final[dict[Cause | None, str]] = {
     "compute": "Its processor works longer: look for larger inputs, a slower processor, or work that only this rank "
@@ -61,6 +63,11 @@ SAME_WITH_ONE: Final = "The rank is late by as much with one thread each."
 OTHER_THREADS: Final = (
     "Threads beside the training's take its core or hold the interpreter's lock (GIL): give their work to a process of "
     "its own, or do less of it. py-spy dump shows them."
+)
+
+SAME_SIZES: Final = (
+    "Give all ranks batches of about the same size: where samples differ in length, sort them by length and deal them "
+    "out to the ranks in turns, or limit a batch by its values and not by its samples."
 )
 
 
@@ -178,7 +185,34 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
         },
     )
     otherwise = None if _advice(late) else ADVICE_AT.get(late.cause)
-    return with_line(found, _where(view, late), "what it needs more", otherwise)
+    found = with_line(found, _where(view, late), "what it needs more", otherwise)
+    return _explained(view, found) if late.cause in ("compute", None) and not _advice(late) else found
+
+
+def _explained(view: RunView, found: Finding) -> Finding:
+    """With what is known of this rank and of no other, where that makes it compute for longer."""
+    assert found.rank is not None
+    if only := only_on(view, found.rank):
+        names, off = (listed(each) for each in zip(*only, strict=True))
+        return replace(
+            found,
+            message=f"{found.message} Only there {names} is on.",
+            advice=f"{off[:1].upper()}{off[1:]}; then see whether it is still late.",
+        )
+    larger = larger_batches(view.sidecars, found.rank)
+    if larger is None:
+        return found
+    return replace(
+        found,
+        message=f"{found.message} Its batches hold {larger.values:,} values, those of the others {larger.of_others:,}.",
+        advice=SAME_SIZES,
+        evidence={
+            **found.evidence,
+            "batch_values": larger.values,
+            "batch_values_of_others": larger.of_others,
+            "batches": larger.passes,
+        },
+    )
 
 
 def _threads(late: LateRank) -> tuple[int, int] | None:
@@ -201,7 +235,9 @@ def _where(view: RunView, late: LateRank) -> Where | None:
     if late.than is not None:
         extra, lines = np.full(len(own), late.extra_ms), lines.of([late.rank, late.than])
     more_ms = float(np.maximum(extra, 0.0).sum())
-    times = stretch(float((own - extra).sum()), more_ms, late.extra.cpu, late.extra.core)
+    # What takes longer in the loader alone is no processor that makes everything take longer.
+    spent = () if late.cause == "data" else (late.extra.cpu, late.extra.core)
+    times = stretch(float((own - extra).sum()), more_ms, *spent)
     return lines.more_of(late.rank, lateness.step[rows], more_ms, times) or late.alone_at
 
 

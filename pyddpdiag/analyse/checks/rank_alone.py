@@ -85,11 +85,11 @@ def _where(view: RunView, found: Alone) -> Where | None:
 
 
 def _set_up_line(view: RunView, found: Alone) -> str:
-    """The line at which the rank mostly was before its group or its first module; empty: not known, or not it."""
+    """The line at which the rank mostly was before its first pass; empty: not known, or not it."""
     if found.rank not in view.sidecars or not found.from_start or len(found.at) > 1:
         return ""
     most, best = MOST * 1e9 * found.lost_s, ""
-    for name in ("before_group_line", "set_up_line"):
+    for name in ("before_group_line", "set_up_line", "after_module_line"):
         lines = {rank: sidecar.start_up_lines(name) for rank, sidecar in view.sidecars.items()}
         for line, spent in lines.pop(found.rank).items():
             # What each rank does there, such as to import, is not what this one does alone.

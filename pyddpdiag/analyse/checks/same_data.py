@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Loaded
 from pyddpdiag.model.words import count, ranks
+
+_WHOLE: Final = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
+"""torch's samplers that divide nothing."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,10 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
             "dist.get_world_size()). Batches that the script makes itself: seed them with the rank."
         )
     if not known[0].distributed:
+        if known[0].sampler not in _WHOLE:
+            return f"; the loader's {known[0].sampler} is no DistributedSampler", (
+                f"Look at what {known[0].sampler} and the data set give each rank. {split}"
+            )
         return f"; the loader's {known[0].sampler} gives every rank all of the data", split
     if len({one.rank for one in known}) < len(known) and known[0].rank is not None:
         return (

@@ -177,6 +177,12 @@ _SETTINGS: Final = (
 )
 
 
+def only_on(view: RunView, rank: int) -> list[tuple[str, str]]:
+    """The settings that cost time and are on there and nowhere else: what each is, and how to turn it off."""
+    mine = ((each, each.on(view)) for each in _SETTINGS if not each.workers)
+    return [(each.name, each.off) for each, members in mine if members == [rank]]
+
+
 def _costly(view: RunView) -> Iterator[Finding]:
     step_ms = view.judged.wall_ms
     said, off = [], []

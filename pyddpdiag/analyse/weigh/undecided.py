@@ -187,7 +187,7 @@ def _unexplained(view: RunView) -> str:
     return (
         f"{milliseconds(typical)} of a step of {milliseconds(steps.wall_ms)} go by in nothing that was recorded: not "
         "in the slowest rank's own part of a step, nor in communication. Name what the loop does there: "
-        f"{view.advice.phases()}."
+        f"{view.advice.phases().rstrip(',')}."
     )
 
 

@@ -60,6 +60,28 @@ def test_the_parts_of_a_step_are_its_wall_time(tmp_path: Path, seed: int, marked
         )
 
 
+def test_what_a_rank_computes_after_a_pass_is_no_sleep_of_that_step(tmp_path: Path) -> None:
+    """A reading of the processor is taken at the end of a pass: an evaluation after it is in the next step's."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    now, cpu = 10**9, 0
+    for step in range(12):
+        more = 300 * MS * (step in (5, 9))
+        cpu += (300 * MS * (step in (6, 10))) + 34 * MS
+        for writer in writers:
+            writer.step(step, now, now + MS, now + 40 * MS + more)
+            writer.backward(step, now + MS, now + 26 * MS, now + 31 * MS)
+            writer.bucket(step, now + 25 * MS, now + 26 * MS, now + 31 * MS, step=step)
+            writer.usage(step, now + 31 * MS, cpu, 0)
+        now += 40 * MS + more
+    for writer in writers:
+        writer.write(tmp_path)
+    view = RunView(open_run(tmp_path))
+    after, asleep = (view.cube.ms[name][:, 0] for name in ("compute", "blocked"))
+    known = dict(zip(view.cube.step.tolist(), zip(after.tolist(), asleep.tolist(), strict=True), strict=True))
+    assert known[5][0] == pytest.approx(334, abs=2) and known[6][0] == pytest.approx(34, abs=2)
+    assert max(asleep) < 2
+
+
 def test_no_ranks_have_no_steps() -> None:
     found = cube([], [])
     assert not len(found.step) and not found.split

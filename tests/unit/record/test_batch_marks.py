@@ -74,14 +74,15 @@ def test_a_module_is_looked_at_ever_more_rarely() -> None:
     assert list(given.marks()) == [*range(1, 11), 16, 17, 18, 32, 33, 34]
     assert len(set(given.marks().values())) == 16 and 0 not in given.marks().values()
     given.look(((torch.ones(3),), {}))
-    seen = Training(batches={0: given.marks()})
+    assert given.values() == dict.fromkeys(given.marks(), 20)
+    seen = Training(batches={0: given.marks()}, batch_values={0: given.values()})
     assert from_json(Training, to_json(seen)) == seen
 
 
 def test_batches_of_few_values_may_be_alike_by_chance() -> None:
     given = GivenBatches()
     given.look(((torch.ones(15),), {}))
-    assert given.marks() == {1: 0}
+    assert given.marks() == {1: 0} and given.values() == {1: 15}
 
 
 @pytest.mark.parametrize("raw", [5, {"0": 5, "x": {}}, {"0": {"1": "xyz", "2": 7, "3": None, "4": "f"}}])

@@ -168,7 +168,7 @@ INNOCENT: dict[str, dict[str, object]] = {
     "few looks": {"looks": lambda step: step % 15 == 0},
     "a first step": {"extra_ms": lambda _, step: 3000.0 * (step == 0)},
     "two long steps": {"extra_ms": lambda _, step: 900.0 * (step in (40, 80))},
-    "an optimizer of the script": {"lines": (STEP, ("lion.py", 9, "Lion.step"))},
+    "torch's optimizer that the script calls": {"lines": (STEP,), "call": "capture_end"},
     "torch's optimizer": {"call": "torch.optim.adamw._single_tensor_adamw", "places": ()},
     "the model once more": {"lines": (CALL, LAYER), "call": "torch.relu"},
     "an evaluation": {"call": "torch.nn.modules.conv.Conv2d.forward"},
@@ -181,6 +181,15 @@ INNOCENT: dict[str, dict[str, object]] = {
 def test_what_only_looks_like_it(tmp_path: Path, what: str) -> None:
     given = {"extra_ms": lambda *_: 14.0, **INNOCENT[what]}
     assert not hot(write(tmp_path, **given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("extra_ms", [10.0, 60.0])
+def test_an_optimizer_of_the_script_is_named(tmp_path: Path, extra_ms: float) -> None:
+    """A warning where it takes longer than backward, which is 20 ms and waits 4 for its bucket."""
+    (found,) = write(tmp_path, lambda *_: extra_ms, lines=(STEP, ("lion.py", 9, "Lion.step")))
+    assert (found.kind, found.where) == ("hot_line", "lion.py:9 in Lion.step")
+    assert "that is in the script's own optimizer" in found.message
+    assert found.severity == ("warning" if extra_ms > 20 else "note")
 
 
 def test_a_rank_that_waits_in_a_collective_has_no_such_line(tmp_path: Path) -> None:

@@ -59,6 +59,15 @@ def test_the_same_batches_of_a_loader_and_gradients_are_an_error(tmp_path: Path)
     assert "the loader's RandomSampler gives every rank all of the data" in found.message
 
 
+def test_a_sampler_of_ones_own_may_divide_the_data(tmp_path: Path) -> None:
+    given = _given({1: 7, 2: 9}, {1: 7, 2: 9}, loader=True)
+    for one in given:
+        one["loaders"][0]["sampler"] = "Halves"
+    (found,) = _found(tmp_path, training=given)
+    assert "all of the data" not in found.message and "Halves is no DistributedSampler" in found.message
+    assert found.advice.startswith("Look at what Halves and the data set give each rank.")
+
+
 def test_a_batch_that_is_all_of_the_loader(tmp_path: Path) -> None:
     """It never changes, but is no fixed one of a benchmark."""
     for size, findings in ((100, 1), (10, 0)):

@@ -1,0 +1,48 @@
+"""Why a rank computes for longer, as far as its batches and settings tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.processor_use import NOTHING, Extra, write
+from support.reported import findings
+
+
+def _batches(*values: int) -> dict[str, object]:
+    """A sidecar's batches of so many values, by their passes from 1 on."""
+    return {"batch_values": {"0": {str(at): value for at, value in enumerate(values, 1)}}}
+
+
+def test_a_late_rank_with_larger_batches_is_told_so(tmp_path: Path) -> None:
+    small, large = _batches(*range(900, 912)), _batches(*range(2_700, 2_712))
+    write(tmp_path, [NOTHING, Extra(cpu=40), NOTHING], training=[small, large, small])
+    (found,) = findings(tmp_path)
+    assert "Its batches hold 2,706 values, those of the others 906." in found.message
+    assert "of about the same size" in found.advice and found.evidence["batches"] == 12
+
+
+@pytest.mark.parametrize(
+    ("mine", "cause"),
+    [
+        (_batches(*[900, 1000] * 6), "compute"),  # larger now and then
+        (_batches(*[930] * 12), "compute"),
+        (_batches(*[0] * 12), "compute"),
+        ({}, "compute"),
+        (_batches(*[2_700] * 12), "blocked"),  # which does not make it sleep
+    ],
+)
+def test_batches_that_are_not_surely_larger_explain_nothing(
+    tmp_path: Path, mine: dict[str, object], cause: str
+) -> None:
+    extra = Extra(cpu=40) if cause == "compute" else Extra(sleep=40)
+    write(tmp_path, [NOTHING, extra], training=[_batches(*[900] * 12), mine])
+    (found,) = findings(tmp_path)
+    assert found.cause == cause and "batches hold" not in found.message
+
+
+def test_a_setting_that_only_the_late_rank_has_is_named_first(tmp_path: Path) -> None:
+    write(tmp_path, [NOTHING, Extra(cpu=40)], debugging=[{}, {"profiler": 5}])
+    found = findings(tmp_path)[0]
+    assert found.kind == "late_rank" and "Only there torch's profiler is on." in found.message
+    assert found.advice.startswith("Profile a few steps")
