@@ -32,8 +32,8 @@ REST: Final = (BEFORE, OPTIMIZER, BETWEEN)
 """Where the script's own lines run between the parts of a training step, and the optimizer's."""
 
 PACKAGES: Final = (
-    *("torch.nn.", "torch.autograd.", "torch.optim.", "torch.utils.data.", "torch.distributed."),
-    "pyddpdiag.",
+    *("torch.nn.modules.", "torch.nn.functional.", "torch.nn.parallel.", "torch.nn.utils.", "torch.autograd."),
+    *("torch.optim.", "torch.utils.data.", "torch.distributed.", "pyddpdiag."),
 )
 AVERAGES: Final = "torch.optim.swa_utils."
 """Modules of forward, backward, optimizer, data and communication, whenever they run: a second forward pass, that of a

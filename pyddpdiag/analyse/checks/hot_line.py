@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from pyddpdiag.analyse.step_matrix import step_walls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import percent, ranks
+
+_NO_OPERATIONS: Final = ("torch.serialization.", "torch.nn.")
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -70,7 +73,8 @@ def _instead(call: str) -> str:
     if call == "time.sleep":
         return ": leave it out, or sleep less often."
     # An operation on tensors: torch's, one in place, or none that has a name.
-    tensors = not call or (call.startswith("torch.") and "_foreach_" not in call) or call.endswith("_")
+    tensors = call.startswith("torch.") and not call.startswith(_NO_OPERATIONS) and "_foreach_" not in call
+    tensors = tensors or not call or call.endswith("_")
     many = "for many tensors at once (torch._foreach_*), " if tensors else ""
     return f": do it less often, {many}or in a thread or process of its own."
 

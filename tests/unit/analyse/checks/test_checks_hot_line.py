@@ -172,6 +172,7 @@ INNOCENT: dict[str, dict[str, object]] = {
     "torch's optimizer": {"call": "torch.optim.adamw._single_tensor_adamw", "places": ()},
     "the model once more": {"lines": (CALL, LAYER), "call": "torch.relu"},
     "an evaluation": {"call": "torch.nn.modules.conv.Conv2d.forward"},
+    "a loss": {"call": "torch.nn.functional.cross_entropy"},
     "a sum over ranks": {"call": "torch.distributed.distributed_c10d.all_gather_object"},
     "a little": {"extra_ms": lambda *_: 1.5},
 }
@@ -197,8 +198,11 @@ def test_a_rank_that_waits_in_a_collective_has_no_such_line(tmp_path: Path) -> N
     assert {one.rank for one in findings if one.where} <= {1}
 
 
-def test_averages_of_weights_by_torch_are_no_optimizer(tmp_path: Path) -> None:
-    call = "torch.optim.swa_utils.AveragedModel.update_parameters"
+@pytest.mark.parametrize(
+    "call",
+    ["torch.optim.swa_utils.AveragedModel.update_parameters", "torch.nn.parameter.Parameter.__deepcopy__"],
+)
+def test_averages_and_copies_of_weights_are_no_training(tmp_path: Path, call: str) -> None:
     assert hot(write(tmp_path, lambda *_: 14.0, lines=(CALL,), call=call))
 
 
