@@ -32,7 +32,13 @@ REST: Final = (BEFORE, OPTIMIZER, BETWEEN)
 """Where the script's own lines run between the parts of a training step, and the optimizer's."""
 
 PACKAGES: Final = (
-    *("torch.nn.modules.", "torch.nn.functional.", "torch.nn.parallel.", "torch.nn.utils.", "torch.autograd."),
+    *(
+        "torch.nn.modules.",
+        "torch.nn.functional.",
+        "torch.nn.parallel.",
+        "torch.nn.utils.",
+        "torch.autograd.",
+    ),
     *("torch.optim.", "torch.utils.data.", "torch.distributed.", "pyddpdiag."),
 )
 AVERAGES: Final = "torch.optim.swa_utils."

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from statistics import fmean
 from typing import Final
 
+import numpy as np
+
 from pyddpdiag.model.cube import NAMES, PARTS, RankParts
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count, number, percent
@@ -65,7 +67,17 @@ def print_step(screen: Screen, report: RunReport) -> None:
     if marked:
         arrow = screen.sign("◀", "<-")
         table[" cause"] = ["", *(f"{arrow} {_said(found)}" if line is marked else "" for line in lines)]
-    screen.table(Table("Where a step goes (ms, and % of the step)", table, 1))
+    screen.table(Table("Where a step goes (ms, and % of the step)", table, 1, note=_accumulates(report)))
+
+
+def _accumulates(report: RunReport) -> str:
+    """That findings count longer steps, where gradients are summed over several before they are averaged."""
+    judged = report.steps.judged
+    averaging = np.count_nonzero(judged & (report.steps.buckets > 0))
+    each = round(np.count_nonzero(judged) / averaging) if averaging else 1
+    if each < 2:
+        return ""
+    return f"1 step in {each} averages gradients: costs per step, above, are from one of these to the next."
 
 
 def _columns(report: RunReport) -> tuple[list[str], list[list[RankParts]]]:

@@ -178,15 +178,18 @@ if who == "all" or who == "first" and dist.get_rank() == 0:
     unpack()
 dist.barrier()
 ddp = DistributedDataParallel(torch.nn.Linear(8, 8))
+if who == "module" and dist.get_rank() == 1:
+    unpack()
 for _ in range(30):
     ddp(torch.ones(2, 8)).sum().backward()
 dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("who", ["first", "imports", "all"])
-def test_what_one_rank_does_before_its_first_module_is_found(tmp_path: Path, who: str) -> None:
-    """The others wait in a barrier, of which no recorder has a record yet, or to join the process group."""
+@pytest.mark.parametrize("who", ["first", "imports", "module", "all"])
+def test_what_one_rank_does_before_its_first_pass_is_found(tmp_path: Path, who: str) -> None:
+    """The others wait in a barrier, of which no recorder has a record yet, to join the process group, or in the first
+    all-reduce."""
     (tmp_path / "unpacks.py").write_text(UNPACKS.lstrip(), encoding="utf-8")
     code, _, err = ran(*RUN, "--trace", "run", "--nproc", "2", "--", "unpacks.py", who, cwd=tmp_path)
     assert code in (0, 1), err

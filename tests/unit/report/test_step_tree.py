@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.reported import report_of
 from support.trace_writer import BACKWARD, MS, RankWriter, write_training
 
 from pyddpdiag.analyse.anatomy import anatomy
@@ -84,6 +85,22 @@ def test_the_cause_is_marked(tmp_path: Path, made: dict[str, object], label: str
     text = shown(load_report(tmp_path))
     assert row(text, label).endswith(f"◀ {who}")
     assert text.count("◀") == 1
+
+
+def test_where_gradients_add_up_a_step_is_not_what_findings_count(tmp_path: Path) -> None:
+    """Of two steps, one averages."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    for step in range(20):
+        now = 10**9 + 40 * MS * step
+        for writer in writers:
+            writer.step(step, now, now + MS, now + 40 * MS)
+            writer.backward(step, now + MS, now + 26 * MS, now + 31 * MS)
+            if step % 2:
+                writer.bucket(step, now + 25 * MS, now + 26 * MS, now + 31 * MS, step=step)
+    said = shown(report_of(writers, tmp_path))
+    assert "1 step in 2 averages gradients" in said
+    write_training(tmp_path / "plain", world_size=2, steps=8)
+    assert "averages gradients" not in shown(load_report(tmp_path / "plain"))
 
 
 def test_it_is_one_screen_and_says_where_to_read_more(tmp_path: Path) -> None:
