@@ -14,9 +14,10 @@ from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores
+from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import milliseconds, percent, ranks, verb
+from pyddpdiag.model.words import count, milliseconds, percent, ranks, verb
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -29,12 +30,15 @@ def _look(view: RunView) -> Iterator[Finding]:
     who = "all ranks wait" if len(waiting) == len(steps.ranks) else _some(waiting)
     at = [steps.place_of[rank] for rank in waiting]
     foreign = float(np.nansum(view.foreign_waits[:, at]) / np.nansum(view.usage.run_delay[:, at]))
+    workers = _workers(view, at) if foreign >= MOST else 0
+    taken = f"{count(workers, 'worker')} of the loaders take cores, too" if workers else ""
+    taken = _taken_by(view, at) if foreign < MOST else taken
     yield Finding(
         kind="core_contention",
         severity="warning",
         message=f"{who} for a processor core: up to {milliseconds(worst)} of a step of "
         f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step is lost to it"
-        + (f"; {_taken_by(view, at)}." if foreign < MOST else "."),
+        + (f"; {taken}." if taken else "."),
         # A measured fact, and yet of the machine: whether it belongs to the job is not known.
         confidence="low",
         rank=next(iter(waiting)) if len(waiting) == 1 else None,
@@ -46,12 +50,32 @@ def _look(view: RunView) -> Iterator[Finding]:
             "step_ms": steps.wall_ms,
             "steps": steps.steps,
         },
-        change_mind=f"The step takes as long {'with more cores' if foreign < MOST else 'without other load'}.",
+        change_mind="The step takes as long "
+        + (
+            "with more cores."
+            if foreign < MOST
+            else "with fewer workers."
+            if workers
+            else "without other load."
+        ),
         advice="Start fewer ranks on the machine, or give it more cores."
         if foreign < MOST
+        else f"Give the loaders fewer workers ({view.advice.workers('...')}), their samples less to compute, or the "
+        "machine more cores."
+        if workers
         else "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
         "start fewer ranks on it, or set OMP_NUM_THREADS to the cores per rank.",
     )
+
+
+def _workers(view: RunView, places: Sequence[int]) -> int:
+    """How many processes make batches on the hosts that have fewer cores than ranks and these together."""
+    found = 0
+    for members in by_host(view.sidecars, [view.judged.ranks[place] for place in places]).values():
+        loaders = (training_loader(view.sidecars[rank]) for rank in members)
+        here = sum(one.workers or 0 for one in loaders if one is not None)
+        found += here if len(members) + here > host_cores(view.sidecars, members) else 0
+    return found
 
 
 def _taken_by(view: RunView, places: Sequence[int]) -> str:

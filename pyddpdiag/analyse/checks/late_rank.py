@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.batches import larger_batches
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL, matters
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.settings import only_on
 from pyddpdiag.analyse.extra_time import computing, stretch
@@ -105,7 +105,8 @@ def _finding(late: LateRank, message: str, change_mind: str) -> Finding:
     threads = _threads(late) or (None, None)
     return Finding(
         kind="late_rank",
-        severity="warning",
+        # What was over after a part of the run, and cost little of it, may come and go on any machine.
+        severity="warning" if late.until_step is None or matters(late.cost_ms, late.step_ms) else "note",
         message=message,
         confidence=late.confidence,
         rank=late.rank,

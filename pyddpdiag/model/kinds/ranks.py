@@ -20,6 +20,7 @@ RANKS: Final = (
     ),
     Kind(
         "late_rank",
+        ("warning", "note"),
         short="{ranks} is late{when}",
         many="a rank",
         explains="late",

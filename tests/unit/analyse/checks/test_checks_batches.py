@@ -46,3 +46,29 @@ def test_a_setting_that_only_the_late_rank_has_is_named_first(tmp_path: Path) ->
     found = findings(tmp_path)[0]
     assert found.kind == "late_rank" and "Only there torch's profiler is on." in found.message
     assert found.advice.startswith("Profile a few steps")
+
+
+@pytest.mark.parametrize(("workers", "named"), [(2, True), (0, False)])
+def test_workers_that_take_the_cores_are_named(tmp_path: Path, workers: int, named: bool) -> None:
+    loader = {
+        "sampler": "RandomSampler",
+        "distributed": False,
+        "workers": workers,
+        "epochs": 2,
+        "length": 320,
+    }
+    training = [{"loaders": [loader]}] * 2
+    write(tmp_path, [Extra(delay=200), Extra(delay=200)], cores=2, training=training)
+    found = next(one for one in findings(tmp_path) if one.kind == "core_contention")
+    assert ("4 workers of the loaders take cores, too" in found.message) == named
+    assert found.advice.startswith("Give the loaders fewer workers") == named
+
+
+@pytest.mark.parametrize(("steps", "severity"), [(range(8, 48), "note"), (range(8, 208), "warning")])
+def test_a_rank_that_was_late_once_and_cost_little_is_a_note(
+    tmp_path: Path, steps: range, severity: str
+) -> None:
+    """12 ms of 45 in 40 of 640 steps are 2% of the run; in 200 steps, 8%."""
+    write(tmp_path, [NOTHING, Extra(cpu=12, steps=steps)], steps=640)
+    (found,) = [one for one in findings(tmp_path) if one.kind == "late_rank"]
+    assert found.severity == severity
