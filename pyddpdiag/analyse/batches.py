@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import MATTERS_SHARE, TWICE
-from pyddpdiag.analyse.grouped import sure_median
+from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE, TWICE, WORK_SHARE
+from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import listed
+
+SAME_SIZES: Final = (
+    "Give all ranks batches of about the same size: where samples differ in length, sort them by length and deal them "
+    "out to the ranks in turns, or limit a batch by its values and not by its samples."
+)
 
 
 @dataclass(frozen=True)
@@ -108,18 +114,33 @@ class LargerBatches:
 
 def larger_batches(sidecars: Mapping[int, Sidecar], rank: int) -> LargerBatches | None:
     """None: they are surely not larger than the middle of the others' by a share that matters, or it is not known."""
-    given = {
-        each: {
-            (index, at): n for index, some in one.training.batch_values.items() for at, n in some.items() if n
-        }
-        for each, one in sidecars.items()
-    }
-    mine = given.pop(rank, {})
-    common = sorted(set(mine).intersection(*given.values())) if given else []
-    if not common:
+    ranks, values = _values(sidecars)
+    if rank not in ranks or len(ranks) < 2 or not len(values):
         return None
-    own = np.array([mine[place] for place in common], np.float64)
-    others = np.median([[one[place] for place in common] for one in given.values()], axis=0)
+    place = ranks.index(rank)
+    own, others = values[:, place], np.median(np.delete(values, place, axis=1), axis=1)
     if sure_median(own / others) <= 1.0 + MATTERS_SHARE:
         return None
-    return LargerBatches(round(float(np.median(own))), round(float(np.median(others))), len(common))
+    return LargerBatches(round(float(np.median(own))), round(float(np.median(others))), len(values))
+
+
+def uneven_sizes(sidecars: Mapping[int, Sidecar]) -> tuple[int, int] | None:
+    """How many values the smallest and the largest batch have that were seen, if the ranks' batches differ as much as
+    work that differs (`WORK_SHARE`); None: they do not, or it is not known."""
+    ranks, values = _values(sidecars)
+    if len(ranks) < 2 or len(values) < LEAST_STEPS:
+        return None
+    spread = values.std(axis=1, ddof=1) / values.mean(axis=1)
+    return (round(values.min()), round(values.max())) if float(np.median(spread)) >= WORK_SHARE else None
+
+
+def _values(sidecars: Mapping[int, Sidecar]) -> tuple[list[int], Float64]:
+    """The ranks, and how many values each one's batches have in the passes that are known of all: [passes, ranks]."""
+    given = {
+        rank: {
+            (index, at): n for index, some in one.training.batch_values.items() for at, n in some.items() if n
+        }
+        for rank, one in sorted(sidecars.items())
+    }
+    common = sorted(set.intersection(*map(set, given.values()))) if given else []
+    return list(given), np.array([[one[place] for one in given.values()] for place in common], np.float64)

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.batches import larger_batches
+from pyddpdiag.analyse.batches import SAME_SIZES, larger_batches
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL, matters
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.settings import only_on
@@ -63,11 +63,6 @@ SAME_WITH_ONE: Final = "The rank is late by as much with one thread each."
 OTHER_THREADS: Final = (
     "Threads beside the training's take its core or hold the interpreter's lock (GIL): give their work to a process of "
     "its own, or do less of it. py-spy dump shows them."
-)
-
-SAME_SIZES: Final = (
-    "Give all ranks batches of about the same size: where samples differ in length, sort them by length and deal them "
-    "out to the ranks in turns, or limit a batch by its values and not by its samples."
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyddpdiag.analyse.batches import SAME_SIZES, uneven_sizes
 from pyddpdiag.analyse.bounds import (
     HEALTHY_SHARE,
     LARGE_SHARE,
@@ -49,14 +50,16 @@ def _look(view: RunView) -> Iterator[Finding]:
     # A rank that is always late explains that some rank is.
     if any(late.confidence != "low" or 2 * late.extra_ms >= typical for late in view.late_ranks):
         return
+    sizes = uneven_sizes(view.sidecars)
     yield Finding(
         kind="uneven_ranks",
         severity="warning",
         message=f"in a typical step the slowest rank needs {milliseconds(typical)} more than {than}, but it is "
-        "not always the same one.",
+        "not always the same one"
+        + (f": batches hold {sizes[0]:,} to {sizes[1]:,} values." if sizes else "."),
         # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
         confidence="medium"
-        if spread >= LARGE_SHARE and saved >= NEARLY_ALL * spread and not view.spins
+        if sizes or (spread >= LARGE_SHARE and saved >= NEARLY_ALL * spread and not view.spins)
         else "low",
         cost_ms=typical,
         evidence={
@@ -66,7 +69,9 @@ def _look(view: RunView) -> Iterator[Finding]:
             "step_ms": steps.wall_ms,
         },
         change_mind="One rank turns out slower over a longer run.",
-        advice="Inputs of very different length, or more busy threads than cores, do this.",
+        advice=SAME_SIZES
+        if sizes
+        else "Inputs of very different length, or more busy threads than cores, do this.",
     )
 
 

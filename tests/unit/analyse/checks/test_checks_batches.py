@@ -72,3 +72,15 @@ def test_a_rank_that_was_late_once_and_cost_little_is_a_note(
     write(tmp_path, [NOTHING, Extra(cpu=12, steps=steps)], steps=240)
     (found,) = [one for one in findings(tmp_path) if one.kind == "late_rank"]
     assert found.severity == severity
+
+
+def test_ranks_that_are_late_by_turns_have_batches_of_different_size(tmp_path: Path) -> None:
+    late = [Extra(cpu=25, steps=range(which, 40, 2)) for which in range(2)]
+    sizes = [_batches(*[1_000, 2_000] * 6), _batches(*[2_000, 1_000] * 6)]
+    write(tmp_path, late, training=sizes)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.confidence) == ("uneven_ranks", "medium")
+    assert "batches hold 1,000 to 2,000 values" in found.message and "about the same size" in found.advice
+    write(tmp_path / "even", late, training=[_batches(*[1_000, 2_000] * 6)] * 2)
+    (found,) = findings(tmp_path / "even")
+    assert found.kind == "uneven_ranks" and "batches hold" not in found.message
