@@ -61,6 +61,29 @@ def test_a_sample_has_the_functions_of_the_script_and_what_they_called() -> None
     assert not [line for line in taken[0].lines if "_pytest" in line.file or "threading" in line.file]
 
 
+def _waits_in_comprehension(seen: threading.Event) -> list[bool]:
+    return [
+        each.wait(60)  # the line that runs
+        for each in (seen,)
+    ]
+
+
+def test_what_runs_in_a_comprehension_is_a_line_of_its_function() -> None:
+    """As Python has it from 3.12 on."""
+    seen, taken = threading.Event(), list[Stack]()
+    function = _waits_in_comprehension.__name__
+    inside = _waits_in_comprehension.__code__.co_firstlineno + 2
+    look = _look_until(lambda stack: bool(stack.lines) and stack.lines[-1].number == inside)
+    thread = threading.Thread(target=look, args=(seen, taken))
+    thread.start()
+    _waits_in_comprehension(seen)
+    thread.join()
+    assert [line.function for line in taken[0].lines[-2:]] == [
+        "test_what_runs_in_a_comprehension_is_a_line_of_its_function",
+        function,
+    ]
+
+
 def _sleep_below(depth: int, over: threading.Event) -> None:
     if depth:
         _sleep_below(depth - 1, over)
