@@ -105,13 +105,15 @@ def _verdict(screen: Screen, report: RunReport, *, whole: bool) -> None:
     for place, finding in enumerate(full):
         print_finding(screen, finding, is_headline=place == 0 and verdict.line == sentence(finding.message))
     others = verdict.findings[len(full) :]
-    for finding in others[:SHOWN_FINDINGS]:
-        screen.print(Text(f"Also: {brief(finding)}.", "dim"), 4)
-    if len(others) > SHOWN_FINDINGS:
-        screen.print(Text(f"{len(others) - SHOWN_FINDINGS} more; --all shows them.", "dim"), 4)
-    cure = next((each for each in others if "\n" in each.advice), None)
-    if cure is not None and not any("\n" in each.advice for each in full):
-        screen.print_whole(cure.advice.partition(chr(10))[2], 4)
+    # One line to copy is enough: the first finding's that has one.
+    cure = next((each for each in (*full, *others) if "\n" in each.advice), None)
+    shown = [each for place, each in enumerate(others) if place < SHOWN_FINDINGS or each is cure]
+    for finding in shown:
+        screen.print(Text(f"Also: {brief(finding)}{':' if finding is cure else '.'}", "dim"), 4)
+        if finding is cure:
+            screen.print_whole(cure.advice.partition(chr(10))[2], 6)
+    if len(others) > len(shown):
+        screen.print(Text(f"{len(others) - len(shown)} more; --all shows them.", "dim"), 4)
     _where_to_look(screen, report)
 
 
