@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.batches import SAME_SIZES, larger_batches
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL, matters
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MOST, SEVERAL, matters
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.settings import only_on
 from pyddpdiag.analyse.extra_time import computing, stretch
@@ -182,21 +182,23 @@ def _tell(view: RunView, late: LateRank, before: LateRank | None = None) -> Find
     )
     otherwise = None if _advice(late) else ADVICE_AT.get(late.cause)
     found = with_line(found, _where(view, late), "what it needs more", otherwise)
-    return _explained(view, found) if late.cause in ("compute", None) and not _advice(late) else found
+    return _explained(view, found, late) if late.cause in ("compute", None) and not _advice(late) else found
 
 
-def _explained(view: RunView, found: Finding) -> Finding:
+def _explained(view: RunView, found: Finding, late: LateRank) -> Finding:
     """With what is known of this rank and of no other, where that makes it compute for longer."""
-    assert found.rank is not None
-    if only := only_on(view, found.rank):
+    if only := only_on(view, late.rank):
         names, off = (listed(each) for each in zip(*only, strict=True))
         return replace(
             found,
             message=f"{found.message} Only there {names} is on.",
             advice=f"{off[:1].upper()}{off[1:]}; then see whether it is still late.",
         )
-    larger = larger_batches(view.sidecars, found.rank)
+    larger = larger_batches(view.sidecars, late.rank)
     if larger is None:
+        return found
+    # As much more of what the others' step takes, or most of it.
+    if (larger.values / larger.of_others - 1.0) * (late.step_ms - late.extra_ms) < MOST * late.extra_ms:
         return found
     return replace(
         found,

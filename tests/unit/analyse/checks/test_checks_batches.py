@@ -27,6 +27,7 @@ def test_a_late_rank_with_larger_batches_is_told_so(tmp_path: Path) -> None:
     [
         (_batches(*[900, 1000] * 6), "compute"),  # larger now and then
         (_batches(*[930] * 12), "compute"),
+        (_batches(*[1_100] * 12), "compute"),  # by far too little for that
         (_batches(*[0] * 12), "compute"),
         ({}, "compute"),
         (_batches(*[2_700] * 12), "blocked"),  # which does not make it sleep
