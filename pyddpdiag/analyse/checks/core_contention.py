@@ -30,15 +30,12 @@ def _look(view: RunView) -> Iterator[Finding]:
     who = "all ranks wait" if len(waiting) == len(steps.ranks) else _some(waiting)
     at = [steps.place_of[rank] for rank in waiting]
     foreign = float(np.nansum(view.foreign_waits[:, at]) / np.nansum(view.usage.run_delay[:, at]))
-    workers = _workers(view, at) if foreign >= MOST else 0
-    taken = f"{count(workers, 'worker')} of the loaders take cores, too" if workers else ""
-    taken = _taken_by(view, at) if foreign < MOST else taken
+    taken, mind, advice = _why(view, at, foreign)
     yield Finding(
         kind="core_contention",
         severity="warning",
         message=f"{who} for a processor core: up to {milliseconds(worst)} of a step of "
-        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step is lost to it"
-        + (f"; {taken}." if taken else "."),
+        f"{milliseconds(steps.wall_ms)}, and {percent(cost / steps.wall_ms)} of a typical step is lost to it{taken}.",
         # A measured fact, and yet of the machine: whether it belongs to the job is not known.
         confidence="low",
         rank=next(iter(waiting)) if len(waiting) == 1 else None,
@@ -50,22 +47,30 @@ def _look(view: RunView) -> Iterator[Finding]:
             "step_ms": steps.wall_ms,
             "steps": steps.steps,
         },
-        change_mind="The step takes as long "
-        + (
-            "with more cores."
-            if foreign < MOST
-            else "with fewer workers."
-            if workers
-            else "without other load."
-        ),
-        advice="Start fewer ranks on the machine, or give it more cores."
-        if foreign < MOST
-        else f"Give the loaders fewer workers ({view.advice.workers('...')}), their samples less to compute, or the "
-        "machine more cores."
-        if workers
-        else "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
-        "start fewer ranks on it, or set OMP_NUM_THREADS to the cores per rank.",
+        change_mind=f"The step takes as long {mind}.",
+        advice=advice,
     )
+
+
+def _why(view: RunView, places: Sequence[int], foreign: float) -> tuple[str, str, str]:
+    """Who takes the cores, as far as that is known; the change that would disprove it; what to do.
+
+    `foreign`: the part of the waits that other programs may have caused.
+    """
+    if foreign < MOST:
+        advice = "Start fewer ranks on the machine, or give it more cores."
+        return f"; {_taken_by(view, places)}", "with more cores", advice
+    if workers := _workers(view, places):
+        advice = (
+            f"Give the loaders fewer workers ({view.advice.workers('...')}), their samples less to compute, or the "
+            "machine more cores."
+        )
+        return f"; {count(workers, 'worker')} of the loaders take cores, too", "with fewer workers", advice
+    advice = (
+        "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), start "
+        "fewer ranks on it, or set OMP_NUM_THREADS to the cores per rank."
+    )
+    return "", "without other load", advice
 
 
 def _workers(view: RunView, places: Sequence[int]) -> int:
