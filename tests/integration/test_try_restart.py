@@ -48,7 +48,7 @@ def test_settings_take_turns_in_starts_of_their_own_and_the_result_is_everywhere
     mark = str(tmp_path)
     options = ("--cures", "shared-memory", "--trace", "trial", "--json", "result.json")
     launch = ("--nproc", "2", "--", JOB, "communication", FOREVER, "-", mark)
-    code, err = tried(*options, "--minutes", "1", *launch, cwd=tmp_path)
+    code, err = tried(*options, "--minutes", "2", *launch, cwd=tmp_path)
     found = read_trial(tmp_path / "trial")
     assert found is not None and found.way == "restart" and found.state in ("decided", "time_over"), err
     (shared,) = found.cures
@@ -62,7 +62,8 @@ def test_settings_take_turns_in_starts_of_their_own_and_the_result_is_everywhere
     )
     # How many rounds there are in that time depends on the machine.
     assert code == (0 if found.judged else 2), err
-    assert "As it is" not in err and "as it is" in err
+    # In the middle of a sentence, if any tells of it: a slow machine may have made one start only.
+    assert "As it is" not in err
     if shared.ratio_low is not None and shared.ratio is not None and shared.ratio_high is not None:
         assert shared.ratio_low <= shared.ratio <= shared.ratio_high
     assert tried_from_json(json.loads((tmp_path / "result.json").read_text())) == found
