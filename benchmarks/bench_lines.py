@@ -26,7 +26,7 @@ from pyddpdiag.record.stacks import looks_at_main_thread
 
 SECONDS = 5.0
 GOAL = 0.005
-"""Of one core, while there are 20 looks a second: the first 100 s of a run."""
+"""Of one core, while there are 20 looks a second: the first 20 s of a run or more."""
 
 NAME = "pyddpdiag lines"
 TASKS = Path("/proc/self/task")
