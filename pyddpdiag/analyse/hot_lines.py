@@ -216,18 +216,14 @@ def _stacks(looks: Mapping[int, _Looks], mine: Mapping[int, Bool]) -> list[tuple
 def _steps_optimizer(looks: Mapping[int, _Looks], mine: Mapping[int, Bool], places: Collection[str]) -> bool:
     """Whether most of these looks are within an optimizer's step."""
     counts = _stacks(looks, mine)
-    within = sum(count for stack, count in counts if any(_place(line) in places for line in stack.lines))
+    within = sum(count for stack, count in counts if any(line.place in places for line in stack.lines))
     return 2 * within >= sum(count for _, count in counts)
-
-
-def _place(line: Line) -> str:
-    return f"{line.file}:{line.number}"
 
 
 def _is_of_training(stack: Stack, trained: Collection[Line], places: Collection[str]) -> bool:
     own = [line for line in stack.lines if line not in trained]
     # Further in than the step of an optimizer, the script's own optimizer is at work: those lines can be changed.
-    if own and _place(own[-1]) in places:
+    if own and own[-1].place in places:
         return True
     if stack.call.startswith(PACKAGES) and not stack.call.startswith(AVERAGES):
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Loaded, Stepped
@@ -11,6 +11,12 @@ from pyddpdiag.model.training import Loaded, Stepped
 def training_loader(sidecar: Sidecar) -> Loaded | None:
     """The loader from which a rank took most of its samples; None: none is known."""
     return max(sidecar.training.loaded, key=lambda one: one.epochs * (one.length or 1), default=None)
+
+
+def workers_of(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:
+    """How many processes make batches for these ranks."""
+    loaders = (training_loader(sidecars[rank]) for rank in ranks)
+    return sum(one.workers or 0 for one in loaders if one is not None)
 
 
 def stepped(sidecar: Sidecar) -> list[Stepped]:

@@ -39,10 +39,15 @@ class Line:
     number: int
     function: str
 
+    @property
+    def place(self) -> str:
+        """Without the function: `train.py:41`."""
+        return f"{self.file}:{self.number}"
+
     def __str__(self) -> str:
         """As findings say it: `train.py:41 in load_labels`."""
         inside = self.function not in ("", "<module>")
-        return f"{self.file}:{self.number}" + (f" in {self.function}" if inside else "")
+        return self.place + (f" in {self.function}" if inside else "")
 
 
 @dataclass(frozen=True)

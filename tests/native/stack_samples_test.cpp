@@ -22,6 +22,13 @@ std::int64_t line_of(const StackSamples& samples, std::size_t sample) {
     return samples.stacks()[samples.places()[sample]].at(3);
 }
 
+void looks(StackSamples& samples, int times, std::int64_t cost) {
+    for (int i = 0; i < times; ++i) {
+        samples.add(i * ms, at_line(1), 0);
+        samples.spent(cost);
+    }
+}
+
 CASE("a long run keeps few samples of all of it") {
     StackSamples samples(64, 1024);
     constexpr std::int64_t hour = 3'600'000 * ms;
@@ -46,12 +53,7 @@ CASE("a long run keeps few samples of all of it") {
 
 CASE("a short run may spend what a longer one may") {
     StackSamples samples(2048, 1024);
-    const auto look = [&samples](int times) {
-        for (int i = 0; i < times; ++i) {
-            samples.add(i * ms, at_line(1), 0);
-            samples.spent(500'000);
-        }
-    };
+    const auto look = [&samples](int times) { looks(samples, times, 500'000); };
     // Each costs 0.4 ms more than 0.2% of a core: 300 of them.
     look(300);
     CHECK(samples.interval() == 50 * ms && samples.at().size() == 300);
@@ -61,12 +63,7 @@ CASE("a short run may spend what a longer one may") {
 
 CASE("looks that cost too much come less often") {
     StackSamples samples(2048, 1024, 0);
-    const auto look = [&samples](int times, std::int64_t cost) {
-        for (int i = 0; i < times; ++i) {
-            samples.add(i * ms, at_line(1), 0);
-            samples.spent(cost);
-        }
-    };
+    const auto look = [&samples](int times, std::int64_t cost) { looks(samples, times, cost); };
     // The first ones come to know the functions.
     look(5, 5 * ms);
     // 0.18% of a core.
@@ -99,12 +96,7 @@ CASE("a costly start is over after some looks") {
 
 CASE("on a busy machine they slow down by half at a time") {
     StackSamples samples(2048, 1024, 0);
-    const auto look = [&samples](int times) {
-        for (int i = 0; i < times; ++i) {
-            samples.add(i * ms, at_line(1), 0);
-            samples.spent(500'000);
-        }
-    };
+    const auto look = [&samples](int times) { looks(samples, times, 500'000); };
     // 1% of a core, 0.5%, and 0.25%.
     look(20);
     CHECK(samples.interval() == 100 * ms && samples.at().size() == 10);

@@ -14,7 +14,7 @@ from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores
-from pyddpdiag.analyse.training import training_loader
+from pyddpdiag.analyse.training import workers_of
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, milliseconds, percent, ranks, verb
@@ -77,8 +77,7 @@ def _workers(view: RunView, places: Sequence[int]) -> int:
     """How many processes make batches on the hosts that have fewer cores than ranks and these together."""
     found = 0
     for members in by_host(view.sidecars, [view.judged.ranks[place] for place in places]).values():
-        loaders = (training_loader(view.sidecars[rank]) for rank in members)
-        here = sum(one.workers or 0 for one in loaders if one is not None)
+        here = workers_of(view.sidecars, members)
         found += here if len(members) + here > host_cores(view.sidecars, members) else 0
     return found
 

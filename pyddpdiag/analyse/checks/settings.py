@@ -16,7 +16,7 @@ from pyddpdiag.analyse.grouped import sure_median
 from pyddpdiag.analyse.majority import odd_ones
 from pyddpdiag.analyse.settings import Difference, by_host, differences, host_cores
 from pyddpdiag.analyse.step_matrix import lower_median, median
-from pyddpdiag.analyse.training import training_loader
+from pyddpdiag.analyse.training import training_loader, workers_of
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.sidecar import Module, Sidecar
@@ -117,9 +117,7 @@ def _anomaly(view: RunView) -> list[int]:
 def _crowds(view: RunView) -> list[int]:
     found: list[int] = []
     for members in by_host(view.sidecars, view.sidecars).values():
-        loaders = (training_loader(view.sidecars[rank]) for rank in members)
-        workers = sum(each.workers or 0 for each in loaders if each is not None)
-        if 0 < host_cores(view.sidecars, members) < workers:
+        if 0 < host_cores(view.sidecars, members) < workers_of(view.sidecars, members):
             found += members
     return found
 

@@ -36,8 +36,10 @@ def typical_s(view: RunView) -> float:
 def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
     """Limit what each finding costs to what the findings before it have left.
 
-    Of what all ranks do at one line only the first finding tells, if most of the time that a later one is about is the
-    same. All findings together cannot cost more than a step takes, those about communication not more than is
+    Of what all ranks do at one line, one kind tells: the first, unless a later one is about much more time. Several
+    findings of that kind are about different times.
+
+    All findings together cannot cost more than a step takes, those about communication not more than is
     exposed, and those about late ranks not more than the others wait for the last one.
 
     Args:
@@ -45,14 +47,14 @@ def share_out(view: RunView, findings: Iterable[Finding]) -> list[Finding]:
         findings: in their order; an error costs the run, not time.
     """
     left = _budgets(view)
-    at_line: dict[str, float] = {}
+    at_line: dict[str, Finding] = {}
     found = []
     for finding in findings:
         cost = finding.cost_ms
         if finding.where and finding.rank is None and finding.cost_s and finding.severity != "error":
-            if at_line.get(finding.where, 0.0) > MOST * finding.cost_s:
+            first = at_line.setdefault(finding.where, finding)
+            if first.kind != finding.kind and (first.cost_s or 0.0) > MOST * finding.cost_s:
                 continue
-            at_line[finding.where] = finding.cost_s
         if cost is not None and finding.severity != "error":
             parts = _parts(finding)
             bounds = () if kind_of(finding).slows_all else parts

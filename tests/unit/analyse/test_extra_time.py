@@ -29,6 +29,11 @@ def test_how_much_a_rank_may_be_slower_at_every_line() -> None:
     )
 
 
+def test_what_a_loader_without_workers_computes_is_data() -> None:
+    assert ExtraTime(data=0.95, cpu=0.94, core=0.1).cause == "data"
+    assert ExtraTime(data=0.3, cpu=0.9, core=0.0).cause == "compute"
+
+
 def test_a_rank_that_waits_for_a_core_is_not_said_to_compute_all_the_time(tmp_path: Path) -> None:
     for name, extra, said in (
         (

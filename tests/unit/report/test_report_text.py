@@ -185,3 +185,10 @@ def test_each_rank_has_a_bar_of_where_its_life_went(tmp_path: Path) -> None:
     assert bars[3].strip() == "Bars: s start-up, f first step, c compute, d data, w wire, r ranks"
     # No letters where one step is shown: that is no life.
     assert "Bars: s" not in shown(tmp_path, step=5)
+
+
+def test_each_line_to_copy_is_whole_and_indented() -> None:
+    stream = io.StringIO()
+    long = "x" * 200
+    screen_for(stream).print_whole(f"with Join([ddp]):\n    {long}", 4)
+    assert stream.getvalue() == f"    with Join([ddp]):\n        {long}\n"

@@ -44,6 +44,18 @@ def costs(view: RunView, *findings: Finding) -> list[float | None]:
     return [found.cost_ms for found in share_out(view, findings)]
 
 
+def test_of_the_same_seconds_at_one_line_one_kind_tells(view: RunView) -> None:
+    def at(kind: str, cost_s: float, where: str = "train.py:9 in load", rank: int | None = None) -> Finding:
+        return replace(finding(kind, 1.0, rank=rank), cost_s=cost_s, where=where)
+
+    waits, pauses = at("data_wait", 2.0), at("pause", 2.1)
+    assert [one.kind for one in share_out(view, [waits, pauses])] == ["data_wait"]
+    # About much more time, elsewhere, of one rank, or called from another line.
+    kept = [waits, at("pause", 4.1), at("pause", 2.1, "train.py:8 in load"), at("late_rank", 2.0, rank=1)]
+    kept += [at("hot_line", 3.0, "net.py:7"), at("hot_line", 2.0, "net.py:7")]
+    assert [one.kind for one in share_out(view, kept)] == [one.kind for one in kept]
+
+
 def test_two_findings_that_explain_the_same_milliseconds_share_them(view: RunView) -> None:
     exposed = view.exposure.typical_ms
     assert costs(
