@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,10 +40,14 @@ def nodes(run: Run, sidecars: Mapping[int, Sidecar], clocks: Sequence[ClockOffse
     notes = run.nodes.notes
     of: dict[str, list[int]] = {}
     offset_ns: dict[str, int] = {}  # of a machine's clock to the common one
+    with_clock = Counter(note.clock for note in notes)
+    alone = {note.clock: note.node for note in notes if with_clock[note.clock] == 1}
     for trace, clock in zip(run.ranks, clocks, strict=True):
         launch = sidecars[trace.rank].launch
-        if launch is not None and launch.node:
-            of.setdefault(launch.node, []).append(trace.rank)
+        # A rank that was lost as it began has not said yet who started it, but its clock is its machine's.
+        node = alone.get(trace.header.clock_identity, "") if launch is None else launch.node
+        if node:
+            of.setdefault(node, []).append(trace.rank)
         offset_ns.setdefault(trace.header.clock_identity, clock.offset_ns)
     first = run.ranks[0].header
     # By the wall clock of the lowest rank's machine.

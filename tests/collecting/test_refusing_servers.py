@@ -105,7 +105,7 @@ def test_a_report_says_in_one_message_what_to_look_at(refusal: Refusal) -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     said = one_line(ended.stderr)
-    assert ended.returncode == 2 and refusal.report in said, ended
+    assert ended.returncode == 2 and refusal.report in said, str(ended)
     assert "Traceback" not in said and len(ended.stderr.splitlines()) < 8, ended.stderr
     assert "secret" not in said and "wrong@" not in said
 
@@ -130,9 +130,9 @@ def test_a_training_is_not_begun_or_keeps_its_traces(refusal: Refusal, tmp_path:
     assert "secret" not in said and "wrong@" not in said
     kept = {path.name for path in tmp_path.glob("**/*.ddptrace")}
     if not refusal.begins:
-        assert ended.returncode == 2 and not ended.stdout and not kept, ended
+        assert ended.returncode == 2 and not ended.stdout and not kept, str(ended)
         return
     # What it trained is not at stake.
-    assert ended.stdout.count("trained to its end") == 2 and ended.returncode == 0, ended
+    assert ended.stdout.count("trained to its end") == 2 and ended.returncode == 0, str(ended)
     assert kept == {"rank_0.ddptrace", "rank_1.ddptrace"}, ended.stderr
     assert "to bring it: pyddpdiag collect" in said, ended.stderr

@@ -68,7 +68,7 @@ def mesh(
             stack.callback(process.kill)
             started[rank] = process
         ends = {rank: process.communicate(timeout=LIMIT_S) for rank, process in started.items()}
-        assert all(out for out, _ in ends.values()), ends
+        assert all(out for out, _ in ends.values()), str(ends)
         answers = {rank: json.loads(out) for rank, (out, _) in ends.items()}
         assert all(answers[rank]["exit_code"] == process.returncode for rank, process in started.items())
         return answers

@@ -37,7 +37,7 @@ def test_two_links_carry_a_bucket_faster_than_the_better_one_alone(tmp_path: Pat
     ]
     with two_hosts((40, 60)) as hosts:
         ends = on_hosts(hosts, commands, tmp_path, 300)
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     seconds = {way: median(times[str(MIB)]) for way, times in json.loads(ends[0][1]).items()}
     # Both together carry 1.67 times what the better one does.
     assert seconds["lanes"] < 0.8 * min(seconds["first"], seconds["second"]), seconds
@@ -92,9 +92,9 @@ def test_ranks_mend_a_division_that_was_measured_wrongly_and_drop_one_that_does_
     commands = [[sys.executable, "-c", TRIES, str(rank), "62", *names] for rank in range(2)]
     with two_hosts((20, 80)) as hosts:
         ends = on_hosts(hosts, commands, tmp_path, 400)
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     first, whole = json.loads(ends[0][1])
-    assert json.loads(ends[1][1]) == [first, whole], ends
+    assert json.loads(ends[1][1]) == [first, whole], str(ends)
     if names[0] != names[1]:
         assert 0.1 < first / whole < 0.35, first / whole
     else:
@@ -146,8 +146,8 @@ def test_a_link_that_goes_down_is_one_error_that_names_it(tmp_path: Path) -> Non
             ends = on_hosts(hosts, commands, tmp_path, 400)
         finally:
             cutter.join()
-    assert [code for code, _, _ in ends] == [7, 7], ends
+    assert [code for code, _, _ in ends] == [7, 7], str(ends)
     for rank, (_, said, _) in enumerate(ends):
         # One rank may be told by the other's end, on the lane that still stands.
-        assert "of 2 (interface " in said and f"reached rank {rank}" in said, ends
-    assert any(f"lane 2 of 2 (interface {SECOND})" in said for _, said, _ in ends), ends
+        assert "of 2 (interface " in said and f"reached rank {rank}" in said, str(ends)
+    assert any(f"lane 2 of 2 (interface {SECOND})" in said for _, said, _ in ends), str(ends)

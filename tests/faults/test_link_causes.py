@@ -50,7 +50,7 @@ def train(
     with two_hosts((MBIT, MBIT)) as hosts:
         fault(hosts)
         ends = on_hosts(hosts, commands, folder, TIMEOUT_S)
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     return load_report(folder / "run")
 
 

@@ -36,7 +36,7 @@ def race(
         commands.append(command)
     with two_hosts(mbit) as hosts:
         ends = on_hosts(hosts, commands, folder, TIMEOUT_S)
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     assert ends[1][1] == ""  # rank 1 prints nothing
     assert (folder / "race.json").exists()
     found: dict[str, Any] = json.loads(ends[0][1])

@@ -59,7 +59,7 @@ def test_after_the_timeout_the_report_says_where_the_transfer_stood(
         acting = pool.submit(act)
         ends = on_hosts(hosts, commands, tmp_path, 150)
         acting.result()
-    assert all(code for code, _, _ in ends), ends
+    assert all(code for code, _, _ in ends), str(ends)
     first, *rest = load_report(tmp_path / "run").verdict.findings
     assert first.kind == "transport_stalled", first
     assert first.evidence["unconfirmed_segments"]

@@ -55,7 +55,7 @@ def tried(tmp_path: Path, mbit: int, *job: str) -> Tried:
     commands = [[sys.executable, "-c", TRAINS, str(rank), url, str(folder), SLOW, *job] for rank in range(2)]
     with two_hosts((mbit, mbit)) as hosts:
         ends = on_hosts(hosts, commands, tmp_path, 300)
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     trial = noted(folder / "rank_0.ddptrace")
     assert trial is not None
     return trial

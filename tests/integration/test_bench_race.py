@@ -30,8 +30,8 @@ def race(url: str, lists: tuple[str, str], folder: Path, *options: object) -> li
 def test_a_wrong_name_on_one_rank_ends_both(tmp_path: Path) -> None:
     lists = (sorted(available())[0], "nic-of-nobody")
     ends = race((tmp_path / "meet").as_uri(), lists, tmp_path, "--rounds", 1)
-    assert [code for code, _, _ in ends] == [2, 2], ends
-    assert all("'nic-of-nobody'" in err and "does not exist" in err for _, _, err in ends), ends
+    assert [code for code, _, _ in ends] == [2, 2], str(ends)
+    assert all("'nic-of-nobody'" in err and "does not exist" in err for _, _, err in ends), str(ends)
 
 
 def test_lists_of_different_length_end_both(tmp_path: Path) -> None:
@@ -39,5 +39,5 @@ def test_lists_of_different_length_end_both(tmp_path: Path) -> None:
     if len(names) < 2:
         pytest.skip(f"this machine has one interface with an address: {names}")
     ends = race((tmp_path / "meet").as_uri(), (names[0], ",".join(names[:2])), tmp_path, "--rounds", 1)
-    assert [code for code, _, _ in ends] == [2, 2], ends
-    assert all("the number of interfaces (--interface) differs" in err for _, _, err in ends), ends
+    assert [code for code, _, _ in ends] == [2, 2], str(ends)
+    assert all("the number of interfaces (--interface) differs" in err for _, _, err in ends), str(ends)

@@ -87,9 +87,9 @@ def test_machines_with_one_url_have_one_verdict(tmp_path: Path, script: str, url
             command = [*RUN, "--trace", url, *options, "--", script]
             running.append(stack.enter_context(started(command, place, **USUAL)))
         ends = [finish(process) for process in running]
-    assert [code for code, _, _ in ends] == [0, 0], ends
-    assert "2 of 2 ranks" in ends[0][2] and f"brought to {url}" in ends[0][2], ends
-    assert "the first machine shows the verdict" in ends[1][2] and "of 2 ranks" not in ends[1][2], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
+    assert "2 of 2 ranks" in ends[0][2] and f"brought to {url}" in ends[0][2], str(ends)
+    assert "the first machine shows the verdict" in ends[1][2] and "of 2 ranks" not in ends[1][2], str(ends)
     assert not list(tmp_path.glob("node?/*"))
 
 
@@ -172,7 +172,7 @@ def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) ->
             ]
             starts.append(stack.enter_context(started(command, place, **USUAL, TMPDIR=str(tmp_path))))
         ended = [finish(start) for start in starts]
-    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert [code for code, _, _ in ended] == [0, 0], str(ended)
     assert "sent to node 0" in ended[1][2]
     # What they knew each other by is in no file that is left, nor does anybody print it.
     (secret,) = {out.partition("secret: ")[2].strip() for _, out, _ in ended}
@@ -198,7 +198,7 @@ def test_one_command_for_each_rank_gathers_from_machines_of_several(tmp_path: Pa
             command = [*RUN, *options, "--", sys.executable, script]
             starts.append(stack.enter_context(started(command, place, **variables)))
         ended = [finish(start) for start in starts]
-    assert [code for code, _, _ in ended] == [0] * 4, ended
+    assert [code for code, _, _ in ended] == [0] * 4, str(ended)
     said = [err for _, _, err in ended]
     assert "4 of 4 ranks" in said[0] and all("sent to node 0" in err for err in said[1:]), said
     run = open_run(tmp_path / "machine-0" / "run")

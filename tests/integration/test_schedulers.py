@@ -34,7 +34,7 @@ def shell(text: str) -> list[str]:
 
 def checked(folder: Path, ends: Sequence[tuple[int, str, str]], ranks: int) -> None:
     """Every command ended well, one of them with a verdict, and the folder has all ranks."""
-    assert [code for code, _, _ in ends] == [0] * len(ends), ends
+    assert [code for code, _, _ in ends] == [0] * len(ends), str(ends)
     said = "".join(err for _, _, err in ends)
     assert said.count("\npyddpdiag: ") == 1, said
     assert [trace.rank for trace in open_run(folder).ranks] == list(range(ranks))
@@ -81,7 +81,7 @@ def test_the_machines_of_torchrun_have_folders_that_merge(tmp_path: Path) -> Non
             text = line.replace("--node-rank 0", f"--node-rank {node}")
             running.append(stack.enter_context(started(shell(text), place, **pasted.bed(place))))
         ends = [finish(process) for process in running]
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     folders = [str(tmp_path / f"{node}" / "run") for node in range(2)]
     assert main(["collect", *folders, "--into", str(tmp_path / "all")]) == 0
     assert len(open_run(tmp_path / "all").ranks) == len(read_nodes(tmp_path / "all").notes) == 2

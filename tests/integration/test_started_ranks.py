@@ -55,7 +55,7 @@ def test_a_start_of_both_machines_ranks(tmp_path: Path, script: str) -> None:
             command = [*RUN, "--trace", f"of-{node}", *options, "--node-rank", str(node), "--", script]
             starts.append(stack.enter_context(started(command, place, **USUAL)))
         ended = [finish(start) for start in starts]
-    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert [code for code, _, _ in ended] == [0, 0], str(ended)
     for node, (_, _, err) in enumerate(ended):
         assert f"of-{node} has the traces of rank {node} of 2" in err
         assert f"pyddpdiag collect of-{node} DIR... --into of-{node}-all" in err
@@ -94,7 +94,7 @@ def test_one_command_for_each_rank_gives_one_folder_and_one_verdict(
             for rank in range(2)
         ]
         ended = [finish(start) for start in starts]
-    assert [code for code, _, _ in ended] == [0, 0], ended
+    assert [code for code, _, _ in ended] == [0, 0], str(ended)
     [folder] = tmp_path.glob("ddptrace-*")
     assert folder.name.endswith(name)
     assert len(open_run(folder).ranks) == 2

@@ -44,7 +44,7 @@ def join_all(url: str, ranks: tuple[int, ...], cwd: Path, *options: object) -> l
 def test_two_ranks_meet_by_a_file_and_train(tmp_path: Path) -> None:
     path = tmp_path / "meet here"
     ends = join_all(path.as_uri(), (1, 0), tmp_path, *SHORT, "--trace", tmp_path / "t", "--json")
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     assert ends[0][1] == ""  # rank 1 prints nothing
     assert summary_of(ends[1][1])["world_size"] == 2
     assert all(records_published(tmp_path / "t", rank) > 0 for rank in range(2))
@@ -53,7 +53,7 @@ def test_two_ranks_meet_by_a_file_and_train(tmp_path: Path) -> None:
 
 def test_two_ranks_meet_by_tcp_in_rank_0s_trace_folder_and_the_report_is_printed_once(tmp_path: Path) -> None:
     ends = join_all(f"tcp://127.0.0.1:{own_port()}", (0, 1), tmp_path, *SHORT)
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
     (folder,) = (tmp_path / "runs").iterdir()
     assert len(list(folder.glob("*.ddptrace"))) == 2
     assert "Test accuracy" in ends[0][1] and "bucket" in ends[0][1]
@@ -102,7 +102,7 @@ def test_file_of_a_killed_run_is_replaced_by_the_next(tmp_path: Path) -> None:
             process.wait(60)
     assert path.stat().st_size > 0
     ends = join_all(path.as_uri(), (1, 0), tmp_path, *SHORT, "--hook", "plain", "--json")
-    assert [code for code, _, _ in ends] == [0, 0], ends
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
 
 
 def test_missing_rank_0_is_named_after_the_timeout(tmp_path: Path) -> None:

@@ -34,6 +34,14 @@ def test_with_all_traces_no_link_is_slow_for_what_came_after(
     assert all(value == pytest.approx(2.0, rel=0.01) for value in busy.values()), busy
 
 
+def test_it_is_known_by_its_clock_where_its_rank_has_not_said_yet_who_started_it(tmp_path: Path) -> None:
+    run = lost_machine(tmp_path / "scratch")
+    del run.writers[GONE].sidecar["launch"]
+    run.write(tmp_path / "run")
+    first = load_report(tmp_path / "run").verdict.findings[0]
+    assert (first.kind, first.rank) == ("node_lost", GONE)
+
+
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_without_its_trace_the_verdict_says_who_waited_where(
     tmp_path: Path, end: dict[str, Any] | None
