@@ -7,10 +7,12 @@ import signal
 from pathlib import Path
 
 from hypothesis import settings
+from support import ports
 from support.installed import prefer_installed
 
 
 def pytest_configure() -> None:
+    ports.know_worker()
     # A pytest that a test starts is no worker of this one: it would not measure, for one.
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
         del os.environ[name]

@@ -1,0 +1,14 @@
+"""Ports of tests that run at once."""
+
+from __future__ import annotations
+
+import pytest
+from support.ports import own_port, ports_of
+
+
+def test_each_worker_has_ports_of_its_own(request: pytest.FixtureRequest) -> None:
+    name = getattr(request.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    mine = int(name.removeprefix("gw"))
+    given = [own_port() for _ in range(3)]
+    assert len(set(given)) == 3 and all(port in ports_of(mine) for port in given)
+    assert not set(ports_of(mine)) & set(ports_of(mine + 1))
