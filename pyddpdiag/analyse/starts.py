@@ -80,7 +80,10 @@ def waited_for(starts: Sequence[Start]) -> Iterator[Finding]:
         return
     # A wait that failed was long enough; without one, the start of a process takes each rank another time.
     given_up = any(start.error and not _interrupted(start) for start in waiting)
-    if not waiting or not own or not (given_up or 1e3 * waited_s >= UNKNOWN_STEP_MS):
+    if not waiting or not (given_up or 1e3 * waited_s >= UNKNOWN_STEP_MS):
+        return
+    if not own:
+        yield from _apart(starts, over)
         return
     stuck = own if over else [start for start in own if start.process != "dead"]
     who = gone if gone and not over else stuck
@@ -108,6 +111,24 @@ def waited_for(starts: Sequence[Start]) -> Iterator[Finding]:
         change_mind="It does something long on purpose there, and goes on.",
         advice=f"{dump}Download, unpack and index data before the ranks are started; a lock file that a killed process "
         "has left must be removed.",
+    )
+
+
+def _apart(starts: Sequence[Start], over: bool) -> Iterator[Finding]:
+    """All ranks wait, and in calls that do not belong together."""
+    calls = dict.fromkeys(start.waits_in for start in starts)
+    if len(calls) < 2 or len(starts) < max(start.world_size for start in starts):
+        return
+    yield Finding(
+        kind="mismatched_all_reduce",
+        severity="error",
+        message=f"the ranks {'waited' if over else 'wait'} for each other in different calls, before any training: "
+        f"{'; '.join(_at(starts, over))}.",
+        confidence="high",
+        evidence={"calls": len(calls), "waited_s": max(start.for_s for start in starts)},
+        change_mind="One of them only came late there, and the others had given up.",
+        advice="Every rank has to make the same calls in the same order. All of them have to call dist.new_group, also "
+        "those that are not in the new group.",
     )
 
 

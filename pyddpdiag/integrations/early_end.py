@@ -172,6 +172,7 @@ def _said(raw: dict[str, Any]) -> str:
 def why_nothing(early: Early, exit_code: int) -> str:
     """Why nothing was recorded, in a sentence or two."""
     from pyddpdiag.messages.exit_codes import shown
+    from pyddpdiag.model import words
     from pyddpdiag.model.words import count
 
     if early.error and exit_code:
@@ -191,6 +192,13 @@ def why_nothing(early: Early, exit_code: int) -> str:
             f"{count(early.stepped, 'process', 'processes')} trained in no process group. Start the ranks together: "
             "torchrun --nproc-per-node 2 SCRIPT. (`accelerate launch --cpu` starts one process, whatever "
             "--num_processes says.)"
+        )
+    if early.stepped and early.groups and not early.made:
+        return (
+            f"{count(early.stepped, 'process', 'processes')} trained in a process group"
+            f"{f' ({words.listed(early.backends)})' if early.backends else ''}, and made no DistributedDataParallel "
+            "module. Where the script averages gradients itself (dist.all_reduce of each), wrap the model: "
+            "ddp = DistributedDataParallel(model) does so in buckets, beside the backward pass."
         )
     if early.loaded:
         return "no DistributedDataParallel module trained over Gloo."

@@ -12,12 +12,12 @@
 namespace ddpdiag {
 namespace {
 
-constexpr std::uint64_t line_bytes = 64;
-// Both kernels read it while it is in the cache.
-constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 16U;
+// Both kernels read it while it is in the cache. A share ends with a piece, so that a parameter's mark is the same however
+// many passes share it.
+constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 12U;
 
-constexpr std::uint64_t whole_lines(std::uint64_t bytes) noexcept {
-    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+constexpr std::uint64_t whole_pieces(std::uint64_t bytes) noexcept {
+    return (bytes + piece_bytes - 1) / piece_bytes * piece_bytes;
 }
 
 bool readable(const at::Tensor& parameter) {
@@ -96,7 +96,7 @@ WeightsWatch::WeightsWatch(const std::vector<at::Tensor>& parameters) {
     std::uint64_t end = 0;
     for (const at::Tensor& parameter : parameters) {
         parameters_.emplace_back(parameter.getIntrusivePtr());
-        end += whole_lines(parameter.nbytes());
+        end += whole_pieces(parameter.nbytes());
         ends_.push_back(end);
     }
 }
@@ -111,7 +111,7 @@ std::uint64_t WeightsWatch::begin_of(std::size_t index) const noexcept {
 
 std::optional<WeightMark> WeightsWatch::begun(const at::Tensor& values, std::size_t index, std::uint64_t from,
                                               std::uint32_t pass) const {
-    if (!readable(values) || whole_lines(values.nbytes()) != ends_[index] - begin_of(index)) {
+    if (!readable(values) || whole_pieces(values.nbytes()) != ends_[index] - begin_of(index)) {
         return std::nullopt;
     }
     if (begin_of(index) >= from) {
@@ -125,7 +125,7 @@ void WeightsWatch::look(TraceFile& trace, const Record& record, std::uint32_t pa
     if (interval == 0 || ends_.empty()) {
         return;
     }
-    const std::uint64_t share = whole_lines((ends_.back() + interval - 1) / interval);
+    const std::uint64_t share = whole_pieces((ends_.back() + interval - 1) / interval);
     const std::uint64_t from = share * (pass % interval);
     const std::uint64_t to = std::min(from + share, ends_.back());
     MarkWriter writer(trace, record);

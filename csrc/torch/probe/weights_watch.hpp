@@ -46,7 +46,7 @@ private:
                                                   std::uint64_t from, std::uint32_t pass) const;
 
     std::vector<WeakParameter> parameters_;
-    // Where each one ends, if all lie one behind the other, each at a multiple of a cache line.
+    // Where each one ends, if all lie one behind the other, each in whole pieces.
     std::vector<std::uint64_t> ends_;
 
     // Of a parameter that is too large for one pass.

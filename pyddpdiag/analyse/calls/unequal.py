@@ -25,7 +25,7 @@ class UnequalCalls:
     `calls` is how often, by rank; `step` the first in which a rank called it more often than one of those that have the
     fewest, None: not known. `crossed`: a rank with fewer calls of this is ahead in something else. `strayed`: the ranks
     that in that step did otherwise than in the steps before; empty: not known. `shared`: all called it in that step,
-    though not as often.
+    though not as often. `early`: those with the most calls began fewer all-reduces of gradients.
     """
 
     operation: str
@@ -34,6 +34,7 @@ class UnequalCalls:
     crossed: bool
     strayed: tuple[int, ...] = ()
     shared: bool = False
+    early: bool = False
 
 
 def unequal_calls(
@@ -57,13 +58,15 @@ def unequal_calls(
         counted = {name: counts for name in NAMES if (counts := party.calls(name))}
         # The groups whose buckets the members reduce: the party's own, or the only one.
         keys = {party.group} if party.group else set().union(*(buckets[rank] for rank in party.ranks))
-        ahead = [{rank: buckets[rank].get(key, -1) for rank in party.ranks} for key in keys]
-        ahead += counted.values()
+        passes = [{rank: buckets[rank].get(key, -1) for rank in party.ranks} for key in keys]
         for name, counts in counted.items():
             fewest, most = min(counts.values()), max(counts.values())
             low = [rank for rank, amount in counts.items() if amount == fewest]
             high = [rank for rank, amount in counts.items() if amount == most]
-            crossed = any(other[one] > other[above] for other in ahead for one in low for above in high)
+            early = any(other[one] > other[above] for other in passes for one in low for above in high)
+            crossed = early or any(
+                other[one] > other[above] for other in counted.values() for one in low for above in high
+            )
             if fewest < most and (crossed or all(rank in finished for rank in low)):
                 parts = dict(zip(party.ranks, party.parts, strict=True))
                 steps = {rank: _by_step(part, name) for rank, part in parts.items()}
@@ -80,6 +83,7 @@ def unequal_calls(
                     crossed,
                     tuple(odd) if len(odd) < len(counts) else (),
                     first is not None and all(step_calls.get(first) for step_calls in steps.values()),
+                    early,
                 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pyddpdiag.analyse.batches import uneven_batches
 from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
 from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
@@ -14,7 +15,7 @@ from pyddpdiag.messages.explain import explain
 from pyddpdiag.model.ending import End
 from pyddpdiag.model.findings import Confidence, Finding
 from pyddpdiag.model.rows import Mismatch
-from pyddpdiag.model.words import count, listed, ranks
+from pyddpdiag.model.words import count, listed, ranks, verb
 from pyddpdiag.output import clean
 
 _MISSED: Final = "The recorder missed a call on one rank, or the calls were in different process groups."
@@ -22,6 +23,8 @@ _ALIKE: Final = (
     "Make the ranks call the same collectives in the same order, with the same op (ReduceOp) and tensors of the same "
     "size and dtype: look for branches that differ between ranks."
 )
+
+_EARLY: Final = " Or it came there a pass early: look for fewer batches, or a branch that skips one (`continue`)."
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -42,7 +45,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         for unequal in view.unequal_calls:
             # Where all went well, the recorder has rather missed a call.
             if failed or unequal.crossed:
-                yield _of_counts(unequal, aborted, lines, failed=failed)
+                yield _of_counts(view, unequal, aborted, lines, failed=failed)
 
 
 def _aborted(view: RunView) -> list[int]:
@@ -155,33 +158,50 @@ def _of_reductions(different: DifferentReductions) -> Finding:
 
 
 def _of_counts(
-    unequal: UnequalCalls, aborted: Sequence[int], lines: Mapping[int, str], *, failed: bool
+    view: RunView, unequal: UnequalCalls, aborted: Sequence[int], lines: Mapping[int, str], *, failed: bool
 ) -> Finding:
     """Some ranks called something that others did not."""
     what, calls = clean(unequal.operation), unequal.calls
     fewest, most = min(calls.values()), max(calls.values())
     # Of two ranks, neither has a majority; the one that did otherwise than in the steps before went astray.
     odd = odd_ones(calls) or list(unequal.strayed)
-    # One rank with fewer than all others left a call out; else those with most made too many.
-    fewer = bool(odd) and all(calls[rank] == fewest for rank in odd)
+    high = [rank for rank, amount in calls.items() if amount == most]
+    uneven = uneven_batches(view.sidecars) if unequal.early else None
+    out = (
+        uneven
+        if uneven and all(uneven.batches[rank] < max(uneven.batches.values()) for rank in high)
+        else None
+    )
+    # One rank with fewer than all others left a call out; else those with most made too many, or came there early.
+    fewer = out is None and bool(odd) and all(calls[rank] == fewest for rank in odd)
     led_to = (
         f"Gloo then aborted {ranks(aborted)}, which received what belongs to another call"
         if aborted
         else "From there on calls meet that do not belong together"
     )
-    named = odd if fewer else [rank for rank, amount in calls.items() if amount == most]
+    named = odd if fewer else high
+    why = (
+        f", because {verb(high, 'it', 'they')} had no more batches: {out.said}"
+        if out
+        else ", after fewer all-reduces of gradients"
+        if unequal.early and not fewer
+        else ""
+    )
     where = f", first in step {unequal.step}" if unequal.step is not None else ""
     numbers = (fewest, most) if fewer else (most, fewest)
     return _finding(
         f"{ranks(named)} called {what} {count(most - fewest, 'time')} {'less' if fewer else 'more'} than "
         f"{ranks([rank for rank in calls if rank not in named])}{where} ({count(numbers[0], 'call')} against "
-        f"{numbers[1]}). {led_to}",
+        f"{numbers[1]}){why}. {led_to}",
         "certain" if failed and unequal.crossed else "high" if failed else "medium",
         # Of two ranks that both called it in that step, either may be the one that went astray.
-        named if odd or not unequal.shared else [],
+        named if odd or out or not unequal.shared else [],
         unequal.step,
-        advice="Every rank has to make the same calls. Where one rank alone evaluates, logs or saves, let it use "
-        "ddp.module (a call of DDP itself broadcasts buffers), and no all_reduce, broadcast or barrier.",
+        advice=view.advice.uneven()
+        if out
+        else "Every rank has to make the same calls. Where one rank alone evaluates, logs or saves, let it use "
+        "ddp.module (a call of DDP itself broadcasts buffers), and no all_reduce, broadcast or barrier."
+        + (_EARLY if unequal.early and not fewer else ""),
         lines=lines,
         operation=what,
         most=most,

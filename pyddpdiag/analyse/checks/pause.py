@@ -131,6 +131,8 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
                 "DataLoader(..., persistent_workers=True) keeps the loader's workers from one epoch to the next, where "
                 "it has any (num_workers)."
             )
+        else:
+            where = view.lines.more_in(at[hit], at[~hit])
     else:
         of_epochs, delay = False, np.nan_to_num(view.usage.run_delay[rows])
         if view.spins:

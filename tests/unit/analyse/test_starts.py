@@ -55,6 +55,19 @@ def test_starts_that_take_their_time_accuse_nobody_and_say_every_line(starts: li
     assert all(start.where in line and f"{start.rank}" in line for start in starts)
 
 
+def test_ranks_that_wait_in_calls_that_do_not_belong_together_are_all_named() -> None:
+    new_group = replace(WAITS, where="train.py:17", waits_in="new_group")
+    wrapped = replace(WAITS, rank=1, where="train.py:18", waits_in="DistributedDataParallel")
+    line, (found,) = judge_starts([new_group, wrapped, replace(wrapped, rank=2)])
+    assert (found.kind, found.rank, found.confidence) == ("mismatched_all_reduce", None, "high")
+    assert line.endswith(
+        "rank 0 is at train.py:17 in new_group for 90 s; ranks 1, 2 are at train.py:18 in DistributedDataParallel for "
+        "90 s."
+    )
+    # Of those that are not here nobody knows.
+    assert judge_starts([new_group, wrapped])[1] == ()
+
+
 def test_a_rank_that_failed_or_died_by_itself_comes_first() -> None:
     failed = replace(WORKS, error="KeyError: 'x', at data.py:7", process="dead")
     _, (found,) = judge_starts([WAITS, failed])

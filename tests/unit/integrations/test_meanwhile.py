@@ -152,3 +152,11 @@ def test_the_command_of_such_a_trial_is_ended(tmp_path: Path, capfd: pytest.Capt
 def test_a_process_that_trained_alone_is_said_with_how_to_start_several() -> None:
     said = early_end.why_nothing(Early(loaded=1, stepped=1), 0)
     assert said.startswith("1 process trained in no process group.") and "torchrun --nproc-per-node 2" in said
+
+
+def test_a_training_without_a_ddp_module_is_said_with_what_it_lacks() -> None:
+    said = early_end.why_nothing(Early(loaded=2, stepped=2, groups=2, backends=("gloo",)), 0)
+    assert said.startswith(
+        "2 processes trained in a process group (gloo), and made no DistributedDataParallel module."
+    )
+    assert "wrap the model" in said

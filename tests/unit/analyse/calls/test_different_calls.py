@@ -13,6 +13,7 @@ from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
 FLOAT, DOUBLE = 1, 2
+LOADER = {"sampler": "RandomSampler", "distributed": False, "batch_size": 8, "epochs": 1, "distinct": 0}
 
 
 def findings(
@@ -92,11 +93,15 @@ def unequal(
     calls: Sequence[int],
     buckets: Sequence[int],
     name: str = "gloo:all_reduce",
+    samples: Sequence[int] = (),
     **header: Sequence[int],
 ) -> list[Finding]:
-    """Each rank's number of calls, one at the end of each step, and of buckets; rank 1's last bucket fails."""
+    """Each rank's number of calls, one at the end of each step, and of buckets; rank 1's last bucket fails. `samples`:
+    of each rank's loader."""
     for rank, (amount, reduced) in enumerate(zip(calls, buckets, strict=True)):
         writer = RankWriter(rank, len(calls), **{key: value[rank] for key, value in header.items()})
+        if samples:
+            writer.sidecar["training"] = {"loaders": [LOADER | {"length": samples[rank]}]}
         for number in range(max(amount, reduced)):
             begin = 10**9 + 10 * number * MS
             if number < reduced:
@@ -123,7 +128,17 @@ def test_a_rank_that_made_a_call_of_its_own_is_named_with_it_and_first(tmp_path:
         in found.message
     )
     assert "ddp.module" in found.advice
+    assert "after fewer all-reduces of gradients" in found.message and "`continue`" in found.advice
     assert load_report(tmp_path).verdict.findings[0] == found
+
+
+def test_a_rank_that_came_there_without_more_batches_is_told_to_have_as_many(tmp_path: Path) -> None:
+    (found,) = unequal(tmp_path, (5, 4), (4, 5), samples=(32, 80))
+    assert (
+        found.rank == 0
+        and "because it had no more batches: an epoch has 4 batches (32 samples) on rank 0" in (found.message)
+    )
+    assert "with Join([ddp]):" in found.advice
 
 
 def test_of_two_ranks_the_one_that_left_out_its_usual_call_went_astray(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def write(
         for writer in writers:
             begin, done = now + waits, now + waits + 30 * MS
             writer.step(step, now, begin, done + 10 * MS)
+            writer.look(begin + 5 * MS, ("train.py", 30, "main"))
             writer.add(3, times=(begin, begin, done, done + 5 * MS, begin, begin + MS), step=step)
             writer.bucket(step, done - 5 * MS - writer.rank * MS, done, done + 2 * MS, step=step)
             if core_share:
@@ -64,6 +65,9 @@ def write(
                 if barrier and lone:
                     mine = now + (0 if writer.rank else lone)
                     writer.collective("gloo:barrier", mine, now + lone + MS, step=step)
+            for writer in writers if all_ms else ():
+                for at in range(now, now + int(all_ms * MS), 50 * MS):
+                    writer.look(at, ("train.py", 7, "encode"))
             now += int(all_ms * MS) + lone + 2 * MS
     return report_of(writers, folder)
 
@@ -288,6 +292,7 @@ def test_what_every_rank_does_between_epochs_is_a_pause_of_all(tmp_path: Path) -
     report = write(tmp_path, all_ms=900.0, epoch=6)
     (found,) = (each for each in report.verdict.findings if each.kind in ("pause", "rank_alone"))
     assert (found.kind, found.rank, found.evidence["times"]) == ("pause", None, 3)
+    assert found.where == "train.py:7 in encode" and "of the pauses is at train.py:7 in encode" in found.message
     assert (
         found.cost_s == pytest.approx(2.7, rel=0.02)
         and "persistent_workers" not in found.advice.split(":")[0]
