@@ -24,7 +24,9 @@ _ALIKE: Final = (
     "size and dtype: look for branches that differ between ranks."
 )
 
-_EARLY: Final = " Or it came there a pass early: look for fewer batches, or a branch that skips one (`continue`)."
+_EARLY: Final = (
+    " Or it came there a pass early: look for fewer batches, or a branch that skips one (`continue`)."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:

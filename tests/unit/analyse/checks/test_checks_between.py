@@ -292,7 +292,9 @@ def test_what_every_rank_does_between_epochs_is_a_pause_of_all(tmp_path: Path) -
     report = write(tmp_path, all_ms=900.0, epoch=6)
     (found,) = (each for each in report.verdict.findings if each.kind in ("pause", "rank_alone"))
     assert (found.kind, found.rank, found.evidence["times"]) == ("pause", None, 3)
-    assert found.where == "train.py:7 in encode" and "of the pauses is at train.py:7 in encode" in found.message
+    assert (
+        found.where == "train.py:7 in encode" and "of the pauses is at train.py:7 in encode" in found.message
+    )
     assert (
         found.cost_s == pytest.approx(2.7, rel=0.02)
         and "persistent_workers" not in found.advice.split(":")[0]
