@@ -14,6 +14,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from pyddpdiag.errors import RendezvousError
+from pyddpdiag.output import clean
 from pyddpdiag.ranks import identity
 from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
 from pyddpdiag.ranks.rendezvous import Place
@@ -98,8 +99,8 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
 
     Raises:
         RendezvousError: something other than a regular file is at this path (a link, a pipe); the file belongs,
-            or may belong, to something else; its folder is missing; or, on ranks other than 0, the file is stale
-            and rank 0 has not removed it within `timeout_s`.
+            or may belong, to something else; its folder is missing; a rank of this run left in it why it cannot start;
+            or, on ranks other than 0, the file is stale and rank 0 has not removed it within `timeout_s`.
     """
     if not path.parent.is_dir():
         raise RendezvousError(
@@ -126,6 +127,7 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
         if state is FileState.USABLE:
             return
         if state is FileState.STALE:
+            _heed(read_hellos(content))
             if place.rank == 0:
                 _remove(path)
                 return
@@ -138,6 +140,14 @@ def await_usable(path: Path, place: Place, timeout_s: float) -> None:
         elif waited >= _RETRY_FOR_S:
             raise _refusal(path, state, hello)
         time.sleep(_POLL_S)
+
+
+def _heed(hellos: list[Hello]) -> None:
+    """Tells what a rank left that could not start and is gone: it did not wait for a process that came so late."""
+    began = processes.started_at()
+    for hello in hellos:
+        if hello.problem and hello.at >= began:
+            raise RendezvousError(f"rank {hello.rank} cannot start: {clean(hello.problem)}")
 
 
 def tidy(path: Path, timeout_s: float = 1.0) -> None:

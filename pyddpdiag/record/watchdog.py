@@ -69,7 +69,7 @@ class Watchdog:
             say(f"rank {self._rank}: the watchdog has stopped: {type(error).__name__}: {error}", sys.stderr)
 
     def _look_on(self, over: Over) -> None:
-        reported: object = None
+        stands = False
         tickets, since = -1, time.monotonic()
         while not over.wait(self._seconds / LOOKS):
             is_paused = self._is_paused()
@@ -79,20 +79,16 @@ class Watchdog:
             del is_paused  # it would keep the recorder alive
             now = time.monotonic()
             try:
-                seen, longest = _own_trace(self._path)
+                seen, longest_s = _own_trace(self._path)
             except PyddpdiagError:
                 continue  # replaced or cut short: nothing to tell
             if seen != tickets or paused or seen == 0:
                 tickets, since = seen, now
-            # The operation that does not end, or the record after which nothing came.
-            cause: object = None
-            if longest is not None and longest[1] >= self._seconds:
-                cause = longest[0]
-            elif now - since >= self._seconds:
-                cause = -1 - tickets
-            if cause is not None and cause != reported and not paused:
-                self._speak(now - since if longest is None else max(longest[1], now - since))
-            reported = cause
+            # An operation does not end, or nothing came after the newest record.
+            still_s = max(now - since, longest_s)
+            if still_s >= self._seconds and not stands and not paused:
+                self._speak(still_s)
+            stands = still_s >= self._seconds
 
     def _speak(self, seconds: float) -> None:
         from pyddpdiag.live.answer import print_hang
@@ -116,24 +112,22 @@ class Watchdog:
         sys.stderr.flush()
 
 
-def _own_trace(path: Path) -> tuple[int, tuple[int, float] | None]:
-    """How many tickets the own trace has given out, and its oldest operation in flight: ticket and seconds."""
+def _own_trace(path: Path) -> tuple[int, float]:
+    """How many tickets the own trace has given out, and for how many seconds its oldest operation is in flight."""
     from pyddpdiag.system.clock import monotonic_ns
     from pyddpdiag.trace.layout import TIMES_USED, Kind
-    from pyddpdiag.trace.reader import is_in_flight, read_trace, tickets_of
+    from pyddpdiag.trace.reader import is_in_flight, read_trace
 
     trace = read_trace(path, newest=NEWEST)
-    oldest: tuple[int, float] | None = None
+    oldest_s = 0.0
     for kind in (Kind.BUCKET, Kind.COLLECTIVE):
         records = trace.of_kind(kind)
         records = records[is_in_flight(records)]
-        times = records["times"][:, : TIMES_USED[kind]]
-        for ticket, begun in zip(tickets_of(records).tolist(), times.tolist(), strict=True):
+        for begun in records["times"][:, : TIMES_USED[kind]].tolist():
             first = min((at for at in begun if at > 0), default=0)
-            age = (monotonic_ns() - first) / 1e9
-            if first and (oldest is None or age > oldest[1]):
-                oldest = ticket, age
-    return trace.header.tickets, oldest
+            if first:
+                oldest_s = max(oldest_s, (monotonic_ns() - first) / 1e9)
+    return trace.header.tickets, oldest_s
 
 
 def _own_stacks() -> str:

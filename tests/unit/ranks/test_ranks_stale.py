@@ -94,6 +94,23 @@ def test_rank_0_removes_a_stale_file_and_others_wait_for_that(tmp_path: Path) ->
     thread.join()
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_a_rank_left_that_could_not_start_is_heard_by_those_that_come_after_its_end(
+    tmp_path: Path, rank: int
+) -> None:
+    path = tmp_path / "store"
+    failed = hello(1 - rank, problem="no such interface", **DEAD)
+    store_file(path, failed)
+    with pytest.raises(RendezvousError, match=f"rank {1 - rank} cannot start: no such interface"):
+        await_usable(path, PLACES[rank], 30)
+    # Of an earlier run it is no news.
+    path.unlink()
+    store_file(path, replace(failed, at=1000.0))
+    if rank == 0:
+        await_usable(path, PLACES[0], 30)
+        assert not path.exists()
+
+
 def test_other_ranks_never_remove_it(tmp_path: Path) -> None:
     path = tmp_path / "store"
     content = store_file(path, hello(0, **DEAD))
