@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+import pytest
 from support.forked_command import forked
 
 from pyddpdiag.ranks import interfaces
@@ -54,6 +55,7 @@ def environment(**extra: str) -> dict[str, str]:
             *filter(None, [os.environ.get("PYTHONPATH"), *(p for p in sys.path if p)]),
         ]
     )
+    env["PYTHONFAULTHANDLER"] = "1"  # for `finish`
     env.update(extra)
     return env
 
@@ -96,8 +98,13 @@ def run(*options: object, cwd: Path, **extra: str) -> subprocess.CompletedProces
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    out, err = process.communicate(timeout=timeout_s)
+    """Exit code, standard output and standard error. One that does not end in time fails the test with its stacks."""
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT if os.name != "nt" else signal.SIGTERM)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        pytest.fail(f"{process.args} did not end within {timeout_s} s:\n{out}\n{err}")
     return process.returncode, out, err
 
 

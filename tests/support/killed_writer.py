@@ -48,7 +48,7 @@ def check_whole(trace: RankTrace) -> None:
     assert header.dropped == 0
     lost = header.tickets - len(trace) - trace.torn - header.overwritten - header.skipped
     # A thread died between taking a ticket and its slot, or between that and counting what it replaced.
-    assert 0 <= lost <= THREADS
+    assert 0 <= lost <= THREADS, (lost, header, trace.torn, len(trace))
     # Sums of steps stay in flight until the recorder is closed.
     written = [kind for kind in Kind if kind is not Kind.HISTORY]
     assert sum(int(is_in_flight(trace.of_kind(kind)).sum()) for kind in written) <= THREADS

@@ -35,6 +35,12 @@ FEWER_THREADS: Final = (
 )
 SAME_WITH_ONE: Final = "The ranks become as slow with one thread each."
 
+DENORMAL: Final = (
+    " Where a gradient stays 0 (units that are never active, rows that do not occur), an optimizer's average of it "
+    "comes so near to 0, after some 700 steps of Adam, that a processor takes many times as long for it (denormal "
+    "numbers): torch.set_flush_denormal(True) makes it 0."
+)
+
 ADVICE: Final[dict[Cause | None, str]] = {
     "compute": "Look for what grows or begins then: longer inputs, a list that every step goes through, another "
     "program in the same caches, processors that become hot and slow (Linux: turbostat, sensors).",
@@ -93,9 +99,10 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind=SAME_WITH_ONE if spins else CHANGE_MIND.get(cause, OTHERWISE),
         advice=FEWER_THREADS if spins else ADVICE[cause],
     )
-    yield with_line(
-        finding, where, "what they need more", None if spins else ": what makes it take longer then?"
-    )
+    longer = ": what makes it take longer then?"
+    if cause == "compute" and where is not None and where.call.startswith("torch.optim."):
+        longer += DENORMAL
+    yield with_line(finding, where, "what they need more", None if spins else longer)
 
 
 def _what(found: Slower, cause: Cause | None) -> str:

@@ -112,14 +112,15 @@ def write(
     exposed: range = range(0),
     slow_batches: Sequence[Sequence[int]] = ((), ()),
     slow_ms: int = 250,
+    data_ms: int = 0,
     late_ms: int = 20,
     wired: float = 0.0,
     steps: int = 100,
 ) -> None:
     """Steps of 40 ms; in some of them rank 1 is `late_ms` late, both wait 20 ms for data, or 30 ms for buckets.
 
-    `slow_batches`: the steps whose batch comes `slow_ms` late, rank by rank. `wired`: the ranks are on two hosts, and
-    where buckets wait rank 0's link is so many times as slow.
+    `slow_batches`: the steps whose batch comes `slow_ms` late, rank by rank; all others take `data_ms`.
+    `wired`: the ranks are on two hosts, and where buckets wait rank 0's link is so many times as slow.
     """
     random = np.random.default_rng(5)
     writers = [RankWriter(rank, 2, capacity=2**13) for rank in range(2)]
@@ -131,7 +132,9 @@ def write(
             writer.connection_name(name)
     now = 10**9
     for step in range(steps):
-        data = [(20 if step in waiting else slow_ms if step in slow else 0) * MS for slow in slow_batches]
+        data = [
+            (20 if step in waiting else slow_ms if step in slow else data_ms) * MS for slow in slow_batches
+        ]
         wire = (30 if step in exposed else 2) * MS
         own = [
             int((38 + random.normal(0, 0.5) + (late_ms if step in late and rank else 0)) * MS)
@@ -209,6 +212,14 @@ def test_batches_that_come_late_now_on_one_rank_and_now_on_another_are_found(tmp
     (found,) = load_report(tmp_path / "dear").verdict.findings
     assert (found.kind, found.rank, found.confidence) == ("data_wait", None, "low")
     assert found.evidence["times"] == 3 and found.cost_s == pytest.approx(3.0, rel=0.05)
+
+
+def test_batches_that_all_take_their_time_are_not_late_now_and_then(tmp_path: Path) -> None:
+    """Ten take longer, and most of the waiting is for all others."""
+    write(tmp_path, slow_batches=(range(5, 95, 18), range(9, 95, 18)), data_ms=7, slow_ms=45)
+    (found,) = load_report(tmp_path).verdict.findings
+    assert (found.kind, found.rank) == ("data_wait", None) and "now and then" not in found.message
+    assert found.evidence["data_wait_ms"] == pytest.approx(7.0)
 
 
 def test_a_link_that_becomes_slow_is_slow_over_all(tmp_path: Path) -> None:
