@@ -64,6 +64,8 @@ def test_ranks_that_wait_in_calls_that_do_not_belong_together_are_all_named() ->
         "rank 0 is at train.py:17 in new_group for 90 s; ranks 1, 2 are at train.py:18 in DistributedDataParallel for "
         "90 s."
     )
+    # One that has only just come there is late.
+    assert judge_starts([new_group, replace(wrapped, for_s=9.0), replace(wrapped, rank=2)])[1] == ()
     # Of those that are not here nobody knows.
     assert judge_starts([new_group, wrapped])[1] == ()
 
