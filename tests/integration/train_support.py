@@ -102,7 +102,8 @@ def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tupl
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT if os.name != "nt" else signal.SIGTERM)
+        for one in [*descendants(process.pid), process]:
+            one.send_signal(signal.SIGABRT if os.name != "nt" else signal.SIGTERM)
         out, err = process.communicate(timeout=TIMEOUT_S)
         pytest.fail(f"{process.args} did not end within {timeout_s} s:\n{out}\n{err}")
     return process.returncode, out, err
