@@ -12,8 +12,8 @@
 namespace ddpdiag {
 namespace {
 
-// Both kernels read it while it is in the cache. A share ends with a piece, so that a parameter's mark is the same however
-// many passes share it.
+// Both kernels read it while it is in the cache. A share ends with a piece, so that a parameter's mark is the
+// same however many passes share it.
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 12U;
 
 constexpr std::uint64_t whole_pieces(std::uint64_t bytes) noexcept {

@@ -168,9 +168,25 @@ class LinkFaults:
             low, least = min(link.low_rtt_ms or 0.0 for link in touching), _median(_floor, others)
             longer = max(map(_usual, touching)) - _median(_usual, others)
             found = farther(deviation(low, least, TRIP))
+            # The way to the other ranks and back keeps a link busy for each message; a queue is there all the same.
+            seen = self._more_per_message_ms(touching, others)
+            if seen is not None and 2 * seen < low - least:
+                continue
             if found >= EVIDENCE and low - least >= WAY * longer > 0:
                 bad.update(dict.fromkeys(touching, found))
         return bad
+
+    def _more_per_message_ms(self, some: Sequence[LinkStats], others: Sequence[LinkStats]) -> float | None:
+        """For how much longer the slowest of `some` is busy than the others, for each message of the largest bucket in
+        a ring; None: it is not known."""
+        mine, theirs = (
+            [_busy(link) for link in group if link in self.carrying and link.busy_ms_per_mb is not None]
+            for group in (some, others)
+        )
+        largest = max((each.bytes for each in self._buckets if not each.first_steps_only), default=0)
+        if not mine or not theirs or not largest:
+            return None
+        return (max(mine) - float(np.median(theirs))) * largest / 1e6 / (1 + self.rounds / 2)
 
     def _by_host(
         self, links: Collection[LinkStats]
@@ -189,8 +205,13 @@ class LinkFaults:
     def _overflowing(self) -> frozenset[LinkStats]:
         """Links that lose what no longer fits into the queue before them: they are too slow, not faulty."""
         sure = frozenset(link for link in self.carrying if _overflows(link))
-        # Where one queue overflows, losses elsewhere that do not come all the time are from queues, too.
-        return sure | frozenset(link for link in self.carrying if sure and (link.loss_spread or 0.0) < EVER)
+        # Where one queue overflows, losses elsewhere that do not come all the time, or are no more, are of queues, too.
+        most = max((link.loss_fraction or 0.0 for link in sure), default=0.0)
+        return sure | frozenset(
+            link
+            for link in self.carrying
+            if sure and ((link.loss_spread or 0.0) < EVER or (link.loss_fraction or 0.0) <= most)
+        )
 
     @cached_property
     def slow(self) -> tuple[LinkStats, ...]:
@@ -224,7 +245,9 @@ class LinkFaults:
     def slowness(self, bad: Sequence[LinkStats]) -> float:
         """The busy time per byte of the slowest of `bad` over the median of the other links; 0: there is no other."""
         usual = self._usual_ms(bad)
-        return max(map(_busy, bad)) / usual if usual > 0 else 0.0
+        # Over a link that carries next to nothing, each byte takes long.
+        slowest = max((_busy(link) for link in bad if link in self.carrying), default=0.0)
+        return slowest / usual if usual > 0 else 0.0
 
     def held_up_share(self, bad: Sequence[LinkStats]) -> float:
         """The part of the time that `bad` links are busy for longer than the other links would be with those bytes.

@@ -46,7 +46,7 @@ def link(rank: int, peer: int, **values: Any) -> LinkStats:
 def faults(*other: OtherTraffic, at: int = 2, wire_ms: float = 20.0, **values: Any) -> LinkFaults:
     """A ring of three hosts, of which the links of one (`at` 2: of that pair only the sender) are not sound."""
     bucket: Any = SimpleNamespace(
-        first_steps_only=False, bytes=1, times=SimpleNamespace(wire_ms=SimpleNamespace(median=wire_ms))
+        first_steps_only=False, bytes=3 * MB, times=SimpleNamespace(wire_ms=SimpleNamespace(median=wire_ms))
     )
     ring = [link(0, 2), link(1, 0, **values), link(2, 1, **(values if at == 1 else {}))]
     return LinkFaults(ring, [bucket], SIDECARS, other)
@@ -79,18 +79,24 @@ def test_both_directions_between_two_hosts_have_one_round_trip() -> None:
 @pytest.mark.parametrize(("low", "far"), [(3.0, 0), (3.4, 2)])
 def test_round_trip(low: float, far: int) -> None:
     """Of `TRIP` and `EVIDENCE`: exp(0.35 * 3.32) = 3.19."""
-    assert len(faults(at=1, low_rtt_ms=low, usual_rtt_ms=low).delayed) == far
+    assert len(faults(at=1, low_rtt_ms=low, usual_rtt_ms=low, busy_ms_per_mb=14.0).delayed) == far
+
+
+@pytest.mark.parametrize(("busy", "far"), [(14.4, 0), (14.6, 2)])
+def test_a_way_keeps_a_link_busy_and_a_queue_is_there_all_the_same(busy: float, far: int) -> None:
+    """A message of 1 MB is to take half of the 9 ms longer by which its round trip is."""
+    assert len(faults(at=1, low_rtt_ms=10.0, usual_rtt_ms=10.0, busy_ms_per_mb=busy).delayed) == far
 
 
 @pytest.mark.parametrize(("usual", "far"), [(15.2, 2), (17.0, 0)])
 def test_what_never_goes_away(usual: float, far: int) -> None:
-    assert len(faults(at=1, low_rtt_ms=10.0, usual_rtt_ms=usual).delayed) == far
+    assert len(faults(at=1, low_rtt_ms=10.0, usual_rtt_ms=usual, busy_ms_per_mb=19.0).delayed) == far
 
 
 def test_a_link_that_others_fill_is_not_far() -> None:
     """Neither by the least in these readings nor by the system's own, unless it is nearly always as long."""
     other = OtherTraffic(1, "eth0", True, 200 * MB, 100 * MB)
-    long: dict[str, Any] = {"at": 1, "low_rtt_ms": 19.0, "usual_rtt_ms": 20.0}
+    long: dict[str, Any] = {"at": 1, "low_rtt_ms": 19.0, "usual_rtt_ms": 20.0, "busy_ms_per_mb": 28.0}
     assert faults(**long).delayed and not faults(other, **long).delayed
     assert faults(OtherTraffic(1, "eth0", True, 40 * MB, 100 * MB), **long).delayed
     assert faults(at=1, min_rtt_ms=11.0, usual_rtt_ms=20.0).delayed
@@ -121,6 +127,15 @@ def test_losses(lost: int, lossy: int) -> None:
 )
 def test_losses_of_a_queue(how: dict[str, float], lossy: int) -> None:
     assert len(faults(loss_fraction=0.01, **how).lossy) == lossy
+
+
+def test_losses_beside_a_queue_that_loses_more_are_of_queues() -> None:
+    ring = [link(0, 2), link(1, 0, loss_fraction=0.03, loss_spread=0.5)]
+    for mine, lossy in ((0.02, 0), (0.04, 1)):
+        assert (
+            len(LinkFaults([*ring, link(2, 1, loss_fraction=mine, loss_spread=1.0)], [], SIDECARS).lossy)
+            == lossy
+        )
 
 
 @pytest.mark.parametrize(
