@@ -164,7 +164,10 @@ def two_in_training(folder: Path, timeout_s: int) -> Iterator[list[subprocess.Po
         trace,
     )
     with ExitStack() as stack:
-        ranks = [stack.enter_context(started(command(*options, "--rank", rank), folder)) for rank in range(2)]
+        ranks = [
+            stack.enter_context(started(command(*options, "--rank", rank), folder, PYTHONFAULTHANDLER="1"))
+            for rank in range(2)
+        ]
         wait_for(lambda: records_published(trace, 1) > 50, START_S, "training under way")
         yield ranks
 
