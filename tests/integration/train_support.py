@@ -97,8 +97,8 @@ def run(*options: object, cwd: Path, **extra: str) -> subprocess.CompletedProces
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error. One that does not end in time fails the test; with its stacks, where
-    PYTHONFAULTHANDLER asks for them."""
+    """Exit code, standard output and standard error. One that does not end in time fails the test: with its stacks,
+    where PYTHONFAULTHANDLER asks for them."""
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
