@@ -13,7 +13,7 @@ from math import log
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LATENCY_PART, MATTERS_SHARE, MOST, SEVERAL, SLOW_START
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LATENCY_PART, MATTERS_SHARE, MOST, SEVERAL, SLOW_START
 from pyddpdiag.analyse.links.noise import (
     EVER,
     EVIDENCE,
@@ -168,25 +168,21 @@ class LinkFaults:
             low, least = min(link.low_rtt_ms or 0.0 for link in touching), _median(_floor, others)
             longer = max(map(_usual, touching)) - _median(_usual, others)
             found = farther(deviation(low, least, TRIP))
-            # The way to the other ranks and back keeps a link busy for each message; a queue is there all the same.
-            seen = self._more_per_message_ms(touching, others)
-            if seen is not None and 2 * seen < low - least:
+            # A way keeps its links busy for longer than others are; where all are busy alike, all wait in queues.
+            times = self._times_as_busy(touching, others)
+            if times is not None and times < 1 + HEALTHY_SHARE:
                 continue
             if found >= EVIDENCE and low - least >= WAY * longer > 0:
                 bad.update(dict.fromkeys(touching, found))
         return bad
 
-    def _more_per_message_ms(self, some: Sequence[LinkStats], others: Sequence[LinkStats]) -> float | None:
-        """For how much longer the slowest of `some` is busy than the others, for each message of the largest bucket in
-        a ring; None: it is not known."""
+    def _times_as_busy(self, some: Sequence[LinkStats], others: Sequence[LinkStats]) -> float | None:
+        """How many times as long as the others the slowest of `some` is busy for each byte; None: it is not known."""
         mine, theirs = (
-            [_busy(link) for link in group if link in self.carrying and link.busy_ms_per_mb is not None]
+            [_busy(link) for link in group if link in self.carrying and link.busy_ms_per_mb]
             for group in (some, others)
         )
-        largest = max((each.bytes for each in self._buckets if not each.first_steps_only), default=0)
-        if not mine or not theirs or not largest:
-            return None
-        return (max(mine) - float(np.median(theirs))) * largest / 1e6 / (1 + self.rounds / 2)
+        return max(mine) / float(np.median(theirs)) if mine and theirs else None
 
     def _by_host(
         self, links: Collection[LinkStats]

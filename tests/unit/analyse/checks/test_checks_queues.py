@@ -130,13 +130,14 @@ def test_a_few_moments_without_traffic_do_not_hide_a_long_way(tmp_path: Path) ->
 
 def test_a_delay_that_the_systems_least_round_trip_does_not_know_yet(tmp_path: Path) -> None:
     far = [(20, 0)] + [(11_000, 0), (13_000, 0)] * 8
-    watched_ring(tmp_path, {(0, 2): CALM, (1, 0): far, (2, 1): far})
+    busy = {(1, 0): 1.4, (2, 1): 1.4}
+    watched_ring(tmp_path, {(0, 2): CALM, (1, 0): far, (2, 1): far}, busy)
     found = only(tmp_path)
     assert (found.kind, found.rank, found.evidence["min_rtt_ms"]) == ("high_latency", 1, 11.0)
     # Nor do the first readings, and the other links have queues of their own.
     queues = [(20, 0)] + [(3_600, 0), (9_000, 0)] * 10
     late = [(20, 0), (8_700, 0)] + [(12_000, 0), (13_500, 0)] * 10
-    watched_ring(tmp_path / "queues", {(0, 2): queues, (1, 0): late, (2, 1): late})
+    watched_ring(tmp_path / "queues", {(0, 2): queues, (1, 0): late, (2, 1): late}, busy)
     found = only(tmp_path / "queues")
     assert (found.kind, found.rank, found.evidence["min_rtt_ms"]) == ("high_latency", 1, 8.7)
 
