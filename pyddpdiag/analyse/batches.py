@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +57,13 @@ def uneven_batches(sidecars: Mapping[int, Sidecar]) -> UnevenBatches | None:
     if len(set(whole.values())) == 1 or len(set(begun.values())) == 1:
         return None
     return UnevenBatches({rank: length for rank, (length, _) in sizes.items()}, begun)
+
+
+def out_of_batches(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> UnevenBatches | None:
+    """The ranks' batches, if these ranks have fewer than others."""
+    uneven = uneven_batches(sidecars)
+    most = max(uneven.batches.values()) if uneven else 0
+    return uneven if uneven and all(uneven.batches[rank] < most for rank in ranks) else None
 
 
 @dataclass(frozen=True)

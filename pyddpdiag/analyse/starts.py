@@ -117,9 +117,13 @@ def waited_for(starts: Sequence[Start]) -> Iterator[Finding]:
 def _apart(starts: Sequence[Start], over: bool) -> Iterator[Finding]:
     """All ranks wait, and in calls that do not belong together."""
     calls = dict.fromkeys(start.waits_in for start in starts)
-    longest_s, shortest_s = (choose(start.for_s for start in starts) for choose in (max, min))
+    waited_s = [start.for_s for start in starts]
     # Who has only just come to an earlier call is late, and on its way to the other one.
-    if len(calls) < 2 or shortest_s < MOST * longest_s or len(starts) < max(one.world_size for one in starts):
+    if (
+        len(calls) < 2
+        or min(waited_s) < MOST * max(waited_s)
+        or len(starts) < max(one.world_size for one in starts)
+    ):
         return
     yield Finding(
         kind="mismatched_all_reduce",
@@ -127,7 +131,7 @@ def _apart(starts: Sequence[Start], over: bool) -> Iterator[Finding]:
         message=f"the ranks {'waited' if over else 'wait'} for each other in different calls, before any training: "
         f"{'; '.join(_at(starts, over))}.",
         confidence="high",
-        evidence={"calls": len(calls), "waited_s": longest_s},
+        evidence={"calls": len(calls), "waited_s": max(waited_s)},
         change_mind="One of them only came late there, and the others had given up.",
         advice="Every rank has to make the same calls in the same order. All of them have to call dist.new_group, also "
         "those that are not in the new group.",

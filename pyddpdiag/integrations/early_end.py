@@ -172,8 +172,7 @@ def _said(raw: dict[str, Any]) -> str:
 def why_nothing(early: Early, exit_code: int) -> str:
     """Why nothing was recorded, in a sentence or two."""
     from pyddpdiag.messages.exit_codes import shown
-    from pyddpdiag.model import words
-    from pyddpdiag.model.words import count
+    from pyddpdiag.model.words import count, listed
 
     if early.error and exit_code:
         return f"the command ended with exit code {shown(exit_code)} before any module had trained, by {early.error}."
@@ -196,7 +195,7 @@ def why_nothing(early: Early, exit_code: int) -> str:
     if early.stepped and early.groups and not early.made:
         return (
             f"{count(early.stepped, 'process', 'processes')} trained in a process group"
-            f"{f' ({words.listed(early.backends)})' if early.backends else ''}, and made no DistributedDataParallel "
+            f"{f' ({listed(early.backends)})' if early.backends else ''}, and made no DistributedDataParallel "
             "module. Where the script averages gradients itself (dist.all_reduce of each), wrap the model: "
             "ddp = DistributedDataParallel(model) does so in buckets, beside the backward pass."
         )

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -103,7 +103,8 @@ def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tupl
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         for one in [*descendants(process.pid), process]:
-            one.send_signal(signal.SIGABRT if os.name != "nt" else signal.SIGTERM)
+            with suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGABRT if os.name != "nt" else signal.SIGTERM)
         out, err = process.communicate(timeout=TIMEOUT_S)
         pytest.fail(f"{process.args} did not end within {timeout_s} s:\n{out}\n{err}")
     return process.returncode, out, err

@@ -32,7 +32,7 @@ def ports_of(worker: int) -> range:
 
 def own_port() -> int:
     """A port that is free and that no other test of this session gets, those of other workers included."""
-    ours = ports_of(int(os.environ[_WORKER].removeprefix("gw")))
+    ours = ports_of(int(os.environ.get(_WORKER, "gw0").removeprefix("gw")))
     for _ in range(_EACH // _APART):
         port = ours[_APART * next(_given) % _EACH]
         with socket.socket() as probe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,10 +63,8 @@ def unequal_calls(
             fewest, most = min(counts.values()), max(counts.values())
             low = [rank for rank, amount in counts.items() if amount == fewest]
             high = [rank for rank, amount in counts.items() if amount == most]
-            early = any(other[one] > other[above] for other in passes for one in low for above in high)
-            crossed = early or any(
-                other[one] > other[above] for other in counted.values() for one in low for above in high
-            )
+            early = _is_ahead(low, high, passes)
+            crossed = early or _is_ahead(low, high, counted.values())
             if fewest < most and (crossed or all(rank in finished for rank in low)):
                 parts = dict(zip(party.ranks, party.parts, strict=True))
                 steps = {rank: _by_step(part, name) for rank, part in parts.items()}
@@ -85,6 +83,11 @@ def unequal_calls(
                     first is not None and all(step_calls.get(first) for step_calls in steps.values()),
                     early,
                 )
+
+
+def _is_ahead(some: Sequence[int], others: Sequence[int], counts: Iterable[Mapping[int, int]]) -> bool:
+    """Whether one of these ranks has made more of something than one of the others."""
+    return any(each[one] > each[other] for each in counts for one in some for other in others)
 
 
 def _strayed(amounts: Mapping[int, int], step: int | None, last: int | None) -> bool:

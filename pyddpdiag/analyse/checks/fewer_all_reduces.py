@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyddpdiag.analyse.batches import UnevenBatches, uneven_batches
+from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.skipped import Skipped
 from pyddpdiag.analyse.view import RunView
@@ -41,7 +41,7 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
         key=lambda gap: (skipped[gap.rank].step if gap.rank in skipped else never, -gap.after, gap.rank),
     )
     known = skipped.get(worst.rank)
-    uneven = None if known else _out_of_batches(view, worst.rank)
+    uneven = None if known else out_of_batches(view.sidecars, [worst.rank])
     since = known.step if known else _step_after(view, worst.rank) if uneven else None
     where = f": {_said(known)}. Since then it is out of step with them, and" if known else "."
     if uneven:
@@ -65,12 +65,6 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
         change_mind="The ranks have different numbers of batches and train under DDP's Join.",
         advice=_ADVICE if known else view.advice.uneven(),
     )
-
-
-def _out_of_batches(view: RunView, rank: int) -> UnevenBatches | None:
-    """The ranks' batches, if this one has fewer than others."""
-    uneven = uneven_batches(view.sidecars)
-    return uneven if uneven and uneven.batches[rank] < max(uneven.batches.values()) else None
 
 
 def _step_after(view: RunView, rank: int) -> int | None:

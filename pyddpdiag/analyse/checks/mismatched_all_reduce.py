@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from pyddpdiag.analyse.batches import uneven_batches
+from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
 from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
@@ -168,12 +168,7 @@ def _of_counts(
     # Of two ranks, neither has a majority; the one that did otherwise than in the steps before went astray.
     odd = odd_ones(calls) or list(unequal.strayed)
     high = [rank for rank, amount in calls.items() if amount == most]
-    uneven = uneven_batches(view.sidecars) if unequal.early else None
-    out = (
-        uneven
-        if uneven and all(uneven.batches[rank] < max(uneven.batches.values()) for rank in high)
-        else None
-    )
+    out = out_of_batches(view.sidecars, high) if unequal.early else None
     # One rank with fewer than all others left a call out; else those with most made too many, or came there early.
     fewer = out is None and bool(odd) and all(calls[rank] == fewest for rank in odd)
     led_to = (
@@ -181,12 +176,12 @@ def _of_counts(
         if aborted
         else "From there on calls meet that do not belong together"
     )
-    named = odd if fewer else high
+    named, early = odd if fewer else high, unequal.early and not fewer
     why = (
         f", because {verb(high, 'it', 'they')} had no more batches: {out.said}"
         if out
         else ", after fewer all-reduces of gradients"
-        if unequal.early and not fewer
+        if early
         else ""
     )
     where = f", first in step {unequal.step}" if unequal.step is not None else ""
@@ -203,7 +198,7 @@ def _of_counts(
         if out
         else "Every rank has to make the same calls. Where one rank alone evaluates, logs or saves, let it use "
         "ddp.module (a call of DDP itself broadcasts buffers), and no all_reduce, broadcast or barrier."
-        + (_EARLY if unequal.early and not fewer else ""),
+        + (_EARLY if early else ""),
         lines=lines,
         operation=what,
         most=most,

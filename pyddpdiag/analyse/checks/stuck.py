@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pyddpdiag.analyse.batches import uneven_batches
+from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.first_failure import FirstFailure
@@ -191,8 +191,8 @@ def _behind(view: RunView, awaited: Awaited, behind: Sequence[int], silent_ms: f
 def _ran_out(view: RunView, behind: Sequence[int]) -> str:
     """What to do where these ranks came to their end before the others; empty: they did not."""
     closed = {rank.rank for rank in view.ranks if rank.closed and not rank.in_flight}
-    uneven = uneven_batches(view.sidecars)
-    if uneven is not None and all(uneven.batches[rank] < max(uneven.batches.values()) for rank in behind):
+    uneven = out_of_batches(view.sidecars, behind)
+    if uneven is not None:
         said = uneven.said
         return f"{said[:1].upper()}{said[1:]}. {view.advice.uneven()}"
     return view.advice.uneven() if closed.issuperset(behind) else ""

@@ -169,20 +169,11 @@ class LinkFaults:
             longer = max(map(_usual, touching)) - _median(_usual, others)
             found = farther(deviation(low, least, TRIP))
             # A way keeps its links busy for longer than others are; where all are busy alike, all wait in queues.
-            times = self._times_as_busy(touching, others)
-            if times is not None and times < 1 + HEALTHY_SHARE:
+            if 0.0 < self.slowness(touching) < 1 + HEALTHY_SHARE:
                 continue
             if found >= EVIDENCE and low - least >= WAY * longer > 0:
                 bad.update(dict.fromkeys(touching, found))
         return bad
-
-    def _times_as_busy(self, some: Sequence[LinkStats], others: Sequence[LinkStats]) -> float | None:
-        """How many times as long as the others the slowest of `some` is busy for each byte; None: it is not known."""
-        mine, theirs = (
-            [_busy(link) for link in group if link in self.carrying and link.busy_ms_per_mb]
-            for group in (some, others)
-        )
-        return max(mine) / float(np.median(theirs)) if mine and theirs else None
 
     def _by_host(
         self, links: Collection[LinkStats]
