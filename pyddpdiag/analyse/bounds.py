@@ -1,11 +1,13 @@
 """The bounds that decide, all in one place, each with what it was derived from; a test fails when one moves by a fifth.
 
-A check has none of its own: what is much, what is most and what is rare mean one thing in the whole diagnosis. How much
-links differ is in `links/noise.py`. Other numbers of the analysis limit what is listed and drawn, or are units.
+A check has none of its own: what is much, what is most and what is rare mean one thing in the whole diagnosis. Other
+numbers of the analysis limit what is listed and drawn, or are units.
 """
 
 from __future__ import annotations
 
+from math import ceil, log
+from statistics import NormalDist
 from typing import Final
 
 from pyddpdiag.model.findings import Confidence
@@ -17,9 +19,6 @@ LEAST_STEPS: Final = 4
 
 MANY_STEPS: Final = 10
 """From here on the sign test bounds a median with 99%: 2 * 0.5**10 is 0.2%, and one step may be another."""
-
-MANY_PASSES: Final = 50
-"""So many passes without one that is different leave it a share of 9% at most, with 99%: 1 - 0.01**(1 / 50)."""
 
 TWICE: Final = 2
 """Once may be on purpose, as to warm up or to compare; and by chance nothing is twice as much as its like."""
@@ -57,9 +56,6 @@ NEARLY_ALL: Final = 0.9
 CHANCE: Final = 0.01
 """What is rarer than that is no chance."""
 
-Z99: Final = 2.326
-"""Its counterpart of a normal distribution: standard deviations of a one-sided bound of 99%."""
-
 SURENESS: Final[dict[Confidence, float]] = {"medium": 0.8}
 """Of what it costs: what is of medium confidence comes before what is sure only if it costs that much more."""
 
@@ -69,16 +65,15 @@ LEAST_MS: Final = 1.0
 """Schedulers hand out processors in slices of about this length: what is shorter may be one of them."""
 
 EVENT_MS: Final = 5.0
-EVENT_SHARE: Final = 0.5
-"""A step is an event of its own, if it takes so much longer than a typical one: interrupts and other programs' slices
-take less."""
+"""A step is an event of its own, if it takes so much and `MOST` of a typical one longer: interrupts and other programs'
+slices take less."""
 
 LONG: Final = 3.0
 """A step that takes so many times the median one is looked at by itself: no program beside it makes that."""
 
 STANDS_MS: Final = 100.0
 """What is shorter can hit any rank of a busy machine: outside of steps it counts in a rhythm, at the end of every
-epoch, or if it comes more often than by chance."""
+epoch, or if it comes more often than by chance. What reaches all ranks, as a signal, does so within this time."""
 
 SET_UP_MS: Final = 1000.0
 """By so much longer than any other, at least: making a model and a data set takes each rank another time."""
@@ -90,10 +85,6 @@ SHARED_TIMES: Final = 1.6
 compiler; the second thread of a core adds 0.2 to 0.3 of its throughput (Intel, "Hyper-Threading Technology
 Architecture and Microarchitecture", 2002), so that each of two takes 1.5 to 1.7 times as long."""
 
-SURELY_EARLY: Final = 1 - 1 / SHARED_TIMES
-"""A rank that has a core and its caches to itself is early by up to this share of a step, and the others are not
-late."""
-
 BUSY_LOAD: Final = 1.5
 """Above this load average per core, a machine has more work than it can do, and slows its ranks unevenly."""
 
@@ -104,11 +95,6 @@ WORK_SHARE: Final = 0.15
 """How much the ranks' processor times of a step differ: their standard deviation over their mean. Healthy ranks stay
 below 0.13, and inputs of different length reach 0.17 to 0.35; who waits for a core makes no difference. Where the
 machine works for others in the ranks' time (the network of other programs), healthy ranks reached 0.2 to 0.6."""
-
-LEAST_WORK: Final = 0.1
-"""What a machine does beside only ever adds to a rank's time. So inputs differ if its smallest steps, by this quantile,
-are below its usual one by as much as the ranks differ: 1.9 to 2.6 times that with inputs of different length, 0.3 to
-0.8 times with other work."""
 
 FAULT_MS: Final = 0.1
 """What a page costs that has to be read from a disk, at least: 0.105 ms, measured on a virtual disk of solid state.
@@ -123,13 +109,8 @@ WINDOW: Final = 12
 """Steps of a window, over which a usual step is taken: its median is bounded by 98% (sign test)."""
 
 NEAR: Final = 5
-"""Each step is looked at as the median of so many: what takes one or two is no change of all."""
-
-SHORTEST: Final = 8
-"""Steps of a stretch that is found by how much it is over a threshold: 0.5**8 is a chance of 0.4%."""
-
-WARM_UP: Final = 5
-"""So many long steps right at the begin, as torch.compile makes them, are a single incident."""
+"""Each step is looked at as the median of so many: what takes one or two is no change of all. And so many long ones
+right at the begin, as torch.compile makes them, are a single incident."""
 
 BLOCKS: Final = 8
 """Equal parts of the time, of each of which the median counts. That so many medians of a memory that does not grow are
@@ -153,7 +134,6 @@ begins with a few packets per round trip."""
 ALL_LATENCY_BYTES: Final = 2**16
 """Up to this size, bytes take as long as a single one, and neither splitting nor rounding helps."""
 
-SMALL_BYTES: Final = 2**18
 SMALL_COUNT: Final = 8
 """From this number of buckets on, small ones are judged even if they are of one size."""
 
@@ -179,8 +159,53 @@ BYTES_SHARE: Final = 1 / 7.1
 SMALL_CALL: Final = 4096
 """Bytes of a step. A few values are logged; a batch's outputs, or a model's parameters, are more."""
 
-METRICS: Final = 64
-"""Bytes of a step that are a loss and some metrics."""
+# Links. Ranges of values are of runs over links of network namespaces, on a quiet machine and on one with up to 16
+# ready threads per core; the bounds hold for further 32 runs with other doses and seeds.
+
+LEAST_BYTES: Final = 1_000_000
+"""What carries less, or less than `MATTERS_SHARE` of what the busiest link does, is no part of a ring: small messages,
+or what was sent at the start alone."""
+
+RATE: Final = 0.2
+"""Standard deviation of the logarithm of a sound link's busy time for each byte, over that of other links: of 100, one
+differs by 1.6 times, which is exp(2.33 * 0.2)."""
+
+TRIP: Final = 0.35
+"""The same of its usual round trip, and of the least: of 100 links, one has a round trip of 2.25 times the others'."""
+
+EVIDENCE: Final = 5.5
+"""By so much an explanation must be likelier than chance, as a natural logarithm: 3.3 standard deviations of the normal
+distribution, 1 of 2000 sound links. A run has some ten of them."""
+
+WAY: Final = 0.6
+"""The part of what a round trip is longer by that never goes away: 0.62 to 1 on a long way, least on a busy machine; at
+most 0.58 in the queue before a slow link, which fills and empties."""
+
+LOST: Final = 0.0015
+"""So many lost segments cost little: TCP's window is 1.22 / sqrt(0.0015) = 31 segments then (Mathis et al. 1997), as
+much as a link of 1 Gbit/s with a round trip of 0.4 ms holds."""
+
+EVER: Final = 0.8
+"""In this part of the moments with traffic a line that loses does so (0.9 and more), a queue that overflows does not
+(0.12 to 0.75)."""
+
+FULL: Final = 1.2
+"""The round trip at losses over the usual one: 0.87 to 1.18 on a line that loses, 1.14 to 1.85 where a queue overflows.
+Where the two overlap, `EVER` tells."""
+
+EVERYWHERE: Final = 0.02
+"""Links that have no host in common and lose less are full, not faulty: a sender loses so many to the queue that it
+fills, as it makes room at each loss."""
+
+READING_S: Final = 0.5
+"""The recorder reads connections so often."""
+
+PARTLY: Final = 0.4
+"""A stall between two readings leaves no time for a tenth of what a link usually carries. One that begins between two
+and ends between others leaves less than 60% to each of these, and as much to all of them as to one fewer."""
+
+HEADERS: Final = 1.1
+"""An interface also counts headers and confirmations: at most a tenth of what large segments carry."""
 
 # Values.
 
@@ -193,7 +218,7 @@ CLOSE: Final = 1e-5
 is the mean of the sums' logarithms, this close."""
 
 LEAST_VALUES: Final = 16
-"""Gradients of fewer values may be equal by chance: labels of a few classes, counts."""
+"""Gradients of fewer values may be equal by chance: labels of a few classes, counts. As many are a loss and metrics."""
 
 # Signs of life, and clocks.
 
@@ -201,26 +226,38 @@ ALIVE_MS: Final = 1_000.0
 """A process that lives gives a sign, and handles a signal, within this time: looks and heartbeats come more often, and
 Python handles Ctrl-C when it next runs."""
 
-TOGETHER_MS: Final = 50.0
-"""Ranks to which somebody sends a signal get it within this time."""
-
 LOST_S: Final = 10.0
-"""Five notes of a machine that did not come."""
+"""Five notes of a machine that did not come; and clocks that a network keeps in step never differ by so much."""
 
 BEHIND_MS: Final = 60_000.0
 """A heartbeat that is older than the freshest one by this much has stopped, however late files arrive."""
 
-STILL_MS: Final = 3_000.0
-"""So long without a record is no ordinary step, if that is `MANY_STEPS` steps as well."""
-
 UNKNOWN_STEP_MS: Final = 30_000.0
 """Before steps are known, something may well take this long: the first batch, the first pass."""
 
-OFF_S: Final = 10.0
-"""Clocks that a network keeps in step never differ so much."""
+# Derived from these.
 
-CLOCK_SHARE: Final = 0.1
-"""Clocks of different machines may be wrong by this part of a time between them."""
+Z99: Final = NormalDist().inv_cdf(1 - CHANCE)
+"""What is rarer than `CHANCE` lies beyond so many standard deviations of a normal distribution, to one side."""
+
+MANY_PASSES: Final = ceil(log(CHANCE) / log(1 - HEALTHY_SHARE))
+"""Of so many passes, chance leaves none different, if `HEALTHY_SHARE` of all are."""
+
+SHORTEST: Final = ceil(log(CHANCE) / log(0.5))
+"""Steps of a stretch that is found by how much it is over a threshold: each is, or is not, with equal chances."""
+
+SURELY_EARLY: Final = 1 - 1 / SHARED_TIMES
+"""A rank that has a core and its caches to itself is early by up to this share of a step, and the others are not
+late."""
+
+SMALL_BYTES: Final = PIECES * ALL_LATENCY_BYTES
+"""A bucket of fewer is small: in a larger one, bytes take a good part of the time."""
+
+METRICS: Final = 4 * LEAST_VALUES
+"""Bytes of a step that are a loss and some metrics: so many of 4 bytes each."""
+
+STILL_MS: Final = SEVERAL * ALIVE_MS
+"""So many signs of life that did not come are no ordinary step, if that is `MANY_STEPS` steps as well."""
 
 
 def least_ms(step_ms: float) -> float:
@@ -230,7 +267,7 @@ def least_ms(step_ms: float) -> float:
 
 def event_ms(step_ms: float) -> float:
     """By how much longer a step must take to be an event of its own, where a typical one takes so long."""
-    return max(EVENT_MS, EVENT_SHARE * step_ms)
+    return max(EVENT_MS, MOST * step_ms)
 
 
 def matters(cost_ms: float, step_ms: float) -> bool:

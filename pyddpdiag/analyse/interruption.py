@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pyddpdiag.analyse.bounds import ALIVE_MS, TOGETHER_MS
+from pyddpdiag.analyse.bounds import ALIVE_MS, STANDS_MS
 from pyddpdiag.analyse.endings import Ending
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
         return (), 0.0
     gaps = [later - earlier for earlier, later in pairwise(times)]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
-    if gaps[widest] < TOGETHER_MS or interrupted[0].end is None or interrupted[0].end.error:
+    if gaps[widest] < STANDS_MS or interrupted[0].end is None or interrupted[0].end.error:
         return (), 0.0  # an exception comes when Python next runs
     return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
 

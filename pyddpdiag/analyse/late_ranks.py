@@ -11,12 +11,12 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import (
     BUSY_LOAD,
-    EVENT_SHARE,
     FAULT_MS,
     HEALTHY_SHARE,
     LARGE_SHARE,
     LEAST_MS,
     LEAST_STEPS,
+    MOST,
     QUIET_SHARE,
     SEVERAL,
     SHARED_TIMES,
@@ -266,7 +266,7 @@ def _stretches(
     short = gathered(excess, len(lateness.ranks))
     if short is None or extra[short.rows].sum() < worth_ms or unknown[short.rows].any():
         return None
-    return joined([short] if is_later(short, EVENT_SHARE) else [])
+    return joined([short] if is_later(short, MOST) else [])
 
 
 def _is_last(lateness: Lateness, place: int) -> Float64:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import OFF_S
+from pyddpdiag.analyse.bounds import LOST_S
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.words import ranks, seconds
 
@@ -58,7 +58,7 @@ def other_wall_clocks(view: RunView) -> Iterator[str]:
             continue
         own_ns = header.wall_ns - header.monotonic_ns - clock.offset_ns
         ahead_s = (own_ns - (first.wall_ns - first.monotonic_ns)) / 1e9
-        if abs(ahead_s) > OFF_S:
+        if abs(ahead_s) > LOST_S:
             off.setdefault(view.sidecars[header.rank].host, []).append((ahead_s, header.rank))
     for host, found in off.items():
         ahead_s = min((each for each, _ in found), key=abs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import CLOCK_SHARE, SEVERAL
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
 from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives, whole_rows
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.progress import Progress
@@ -122,7 +122,7 @@ def typical_waits(every: Sequence[Party]) -> dict[tuple[int, bytes, int], float]
         if (ended < last[:, None]).any():
             continue
         waits = (last[:, None] - begun) / 1e6
-        if party.error_ms <= CLOCK_SHARE * float(np.median(waits.max(axis=1))):
+        if party.error_ms <= HEALTHY_SHARE * float(np.median(waits.max(axis=1))):
             for rank, typical in zip(party.ranks, np.median(waits, axis=0).tolist(), strict=True):
                 found[rank, name, party.group] = typical
     return found

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import CLOCK_SHARE, NEARLY_ALL, WORTH_A_WORD
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, NEARLY_ALL, WORTH_A_WORD
 from pyddpdiag.analyse.calls.collectives import whole_rows
 from pyddpdiag.analyse.calls.parties import Party, from_root
 from pyddpdiag.analyse.grouped import Float64
@@ -135,7 +135,7 @@ def _held_ms(party: Party, steps: StepMatrix) -> Float64:
 def _costs(party: Party, name: bytes, rows: Sequence[Int64]) -> Float64:
     """What each call takes, in ms, from when the ranks that need each other have come."""
     took = np.stack([part.took_ms[mine] for part, mine in zip(party.parts, rows, strict=True)], axis=1)
-    if name in ROOTED and party.error_ms <= CLOCK_SHARE * float(np.median(took)):
+    if name in ROOTED and party.error_ms <= HEALTHY_SHARE * float(np.median(took)):
         of_receivers, root = from_root(*party.times(rows))
         took = np.delete(of_receivers, root, axis=1)
     return np.asarray(took.min(axis=1))

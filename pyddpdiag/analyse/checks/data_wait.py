@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyddpdiag.analyse.bounds import (
-    EVENT_SHARE,
     HEALTHY_SHARE,
     LARGE_SHARE,
     LEAST_MS,
@@ -94,7 +93,7 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
     own, waits = steps.own[rows], steps.data_wait[rows]
     lost = saved_ms(own, waits)
     held_up = exposure_of(lost, wall[rows], steps.wall_ms, can_judge=True)
-    slow = lost > max(LEAST_MS, EVENT_SHARE * steps.wall_ms)
+    slow = lost > max(LEAST_MS, MOST * steps.wall_ms)
     # Where every batch takes its time, that is no lateness.
     if not lost[slow].sum() >= MOST * lost.sum() > 0.0:
         return

@@ -12,7 +12,6 @@ from pyddpdiag.analyse.bounds import (
     LARGE_SHARE,
     LEAST_MS,
     LEAST_STEPS,
-    LEAST_WORK,
     MANY_STEPS,
     NEARLY_ALL,
     SURELY_EARLY,
@@ -142,7 +141,7 @@ def _saved(cpu: Float64) -> float:
     if len(cpu) < MANY_STEPS:
         return 0.0
     usual = column_medians(cpu)
-    return median((usual - np.quantile(cpu, LEAST_WORK, axis=0)) / np.maximum(usual, 1e-9))
+    return median((usual - np.quantile(cpu, 1 - NEARLY_ALL, axis=0)) / np.maximum(usual, 1e-9))
 
 
 def _work(view: RunView) -> Float64:

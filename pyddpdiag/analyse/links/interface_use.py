@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MATTERS_SHARE
-from pyddpdiag.analyse.links.noise import FASTER, MBIT
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MATTERS_SHARE, TWICE
+from pyddpdiag.analyse.links.noise import MBIT
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -72,7 +72,7 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
             found.append(Detour(rank, used, ",".join(names), "not asked for", ",".join(names)))
         elif idle := [name for name in names if bytes_by_name.get(name, 0) < MATTERS_SHARE * whole]:
             found.append(Detour(rank, used, ",".join(idle), "unused", ",".join(names)))
-        elif not names and nominal and (faster := _reaching(FASTER * nominal, used, mine, sidecars)):
+        elif not names and nominal and (faster := _reaching(TWICE * nominal, used, mine, sidecars)):
             speed = sidecars[rank].interfaces[faster].speed_mbit
             found.append(Detour(rank, used, faster, "slower", faster, nominal, speed))
         # An interface that could carry more than the one in use does, which is far below its own speed.

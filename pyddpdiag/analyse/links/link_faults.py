@@ -13,21 +13,23 @@ from math import log
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LATENCY_PART, MATTERS_SHARE, MOST, SEVERAL, SLOW_START
-from pyddpdiag.analyse.links.noise import (
+from pyddpdiag.analyse.bounds import (
     EVER,
     EVIDENCE,
     FULL,
+    HEALTHY_SHARE,
+    LATENCY_PART,
     LEAST_BYTES,
     LOST,
-    MBIT,
+    MATTERS_SHARE,
+    MOST,
     RATE,
+    SEVERAL,
+    SLOW_START,
     TRIP,
     WAY,
-    deviation,
-    farther,
-    slower,
 )
+from pyddpdiag.analyse.links.noise import MBIT, deviation, farther, slower
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import BucketStats

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyddpdiag.analyse.bounds import LARGE_SHARE, MOST
-from pyddpdiag.analyse.links.noise import HEADERS, LEAST_BYTES
+from pyddpdiag.analyse.bounds import HEADERS, LARGE_SHARE, LEAST_BYTES, MOST
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import size

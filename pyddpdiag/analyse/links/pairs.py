@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import SEVERAL
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, SEVERAL
 from pyddpdiag.analyse.links.connections import LEAST_READINGS, Connection, halves
-from pyddpdiag.analyse.links.noise import LOADED_BYTES
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.layout import ConnectionValue
@@ -131,7 +130,7 @@ def losses(words: Int64) -> tuple[float | None, float | None, bool | None]:
     """How what was sent again is spread over readings: `loss_rtt_share`, `loss_spread` and `loss_scattered`."""
     total = halves(words[:, _V.SEGMENTS_AND_RETRANSMITTED], high=True)
     trip = halves(words[:, _V.MIN_RTT_AND_RTT_US], high=True)
-    again, loaded = np.diff(total), np.diff(words[:, _V.BYTES_ACKED]) >= LOADED_BYTES
+    again, loaded = np.diff(total), np.diff(words[:, _V.BYTES_ACKED]) >= ALL_LATENCY_BYTES
     if (total < 0).any():
         return None, None, None
     # A queue fills and overflows between two readings: the longer round trip has seen more of it.

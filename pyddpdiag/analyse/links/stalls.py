@@ -8,10 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import MOST, TWICE
+from pyddpdiag.analyse.bounds import LEAST_BYTES, MOST, NEARLY_ALL, PARTLY, READING_S, TWICE
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.links.connections import LEAST_READINGS, Connection
-from pyddpdiag.analyse.links.noise import LEAST_BYTES, PARTLY, READING_S, WHOLE
 from pyddpdiag.analyse.step_matrix import StepMatrix, median, step_walls
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.model.links import LinkStats
@@ -150,7 +149,7 @@ def _stalled(connection: Connection) -> tuple[Bool, Float64, int] | None:
     missing = np.where(took > 0, busy * (1.0 - moved) / np.maximum(1, took), 0.0)
     rows = missing >= PARTLY
     for first, behind in _runs(rows):
-        rows[first:behind] = missing[first:behind].sum() >= max(WHOLE, behind - first - 1)
+        rows[first:behind] = missing[first:behind].sum() >= max(NEARLY_ALL, behind - first - 1)
     at_stalls = int(again[_around(rows)].sum())
     # Each stall by itself: its timer has sent something again.
     rows &= _around(again > 0)

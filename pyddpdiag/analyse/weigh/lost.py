@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LONG, MOST, WARM_UP
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, LARGE_SHARE, LONG, MOST, NEAR
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import are_long, exposed_ms, median, other_ms
 from pyddpdiag.analyse.view import RunView
@@ -46,7 +46,7 @@ def what_was_lost(view: RunView) -> Lost | None:
     at = steps.step[rows]
     first = "step" if len(at) == 1 else "the first is step"
     # Of the rows from 0 on, as many as follow each other.
-    warm_up = min(WARM_UP, int(np.count_nonzero(rows == np.arange(len(rows)))))
+    warm_up = min(NEAR, int(np.count_nonzero(rows == np.arange(len(rows)))))
     phase = _phase(view, rows, lost)
     return Lost(
         lost / total,

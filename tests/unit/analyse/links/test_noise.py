@@ -162,7 +162,7 @@ def test_another_place_to_look_at(second: int, alone: bool) -> None:
 
 @pytest.mark.parametrize(
     ("used", "other", "why"),
-    [(1_000, 1_400, None), (1_000, 1_600, "slower"), (7_200, 8_500, None), (8_800, 8_500, "idle")],
+    [(1_000, 1_900, None), (1_000, 2_100, "slower"), (7_200, 8_500, None), (8_800, 8_500, "idle")],
 )
 def test_interfaces(used: int, other: int, why: str | None) -> None:
     """The link carries 800 Mbit/s."""
@@ -181,7 +181,7 @@ def test_interfaces(used: int, other: int, why: str | None) -> None:
     assert [each.why for each in detours([link(0, 1)], sidecars)] == ([why] if why else [])
 
 
-@pytest.mark.parametrize(("size", "spread"), [(45_000, 1.0), (55_000, 0.5)])
+@pytest.mark.parametrize(("size", "spread"), [(60_000, 1.0), (70_000, 0.5)])
 def test_what_is_traffic(size: int, spread: float) -> None:
     """Every second moment loses nothing, and carries so much."""
     words = np.zeros((17, 8), np.int64)
