@@ -75,6 +75,7 @@ class Between:
             module, and from there to that module's first pass; NaN: not known.
         join_after, join_wait: when it began to join its process group, since the process's begin, and how long that
             took; NaN: not known.
+        first_after: when it came to the first meeting, since the process's begin; NaN: not known.
     """
 
     step: Int64
@@ -93,6 +94,7 @@ class Between:
     set_up_calls: tuple[float, float]
     join_after: float
     join_wait: float
+    first_after: float
 
 
 def rank_life(
@@ -373,5 +375,6 @@ def _between(
         from_start=from_start,
         begun_ns=int(first[0]) if len(first) else opened,
         left_ns=max(meets, last) if len(mine) else opened,
+        first_after=(int(entered[mine[0]]) - edges[0]) / 1e6 if len(mine) and edges[0] < opened else np.nan,
         **_set_up(trace, edges[0]),
     )

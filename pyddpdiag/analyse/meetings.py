@@ -80,10 +80,7 @@ def meetings(ranks: Sequence[int], parts: Sequence[Between], usage: Sequence[Ran
         else busy
     )
     if start and all(len(each.step) and each.step[0] == common[0] for each in usage):
-        # A process that begins waits for cores, too, and on a busy machine ranks then come seconds apart: by what one
-        # waited more than the others.
-        delays = np.nan_to_num([each.begun_delay_ms for each in usage])
-        core[0] = delays - delays.min()
+        core[0] = _core_waits_at_begin(parts, usage, busy[0])
     return Meetings(
         of,
         common,
@@ -111,6 +108,17 @@ def _add_set_up(busy: Float64, calls: Float64, outside: Float64, parts: Sequence
         busy[0] += own
         outside[0] += own
         calls[0] += waited
+
+
+def _core_waits_at_begin(parts: Sequence[Between], usage: Sequence[RankUsage], busy: Float64) -> Float64:
+    """What each rank waited for a core while it was busy before the first meeting.
+
+    A process that begins waits for cores, too, and on a busy machine ranks then come seconds apart. It waited in the
+    same proportion whatever it did; where nobody knows when the processes began, only what one waited more counts.
+    """
+    delays = np.nan_to_num([each.begun_delay_ms for each in usage])
+    lived = np.array([each.first_after for each in parts])
+    return busy * np.minimum(1.0, delays / lived) if (lived > 0).all() else delays - delays.min()
 
 
 def _before_pass(parts: Sequence[Between], stretch: int) -> tuple[Float64, Float64]:

@@ -165,7 +165,8 @@ def _of_module(
     known = view.names.modules.get(module)
     name = f"'{known.name}'" if known is not None else f"module {module}"
     at = f" at {one.where[0]}" if one.where else ""
-    why, advice = _why_unchanged(one, own)
+    zero = _gradients_of_zero(view, module)
+    why, advice = _why_unchanged(one, own, zero)
     return Finding(
         kind="weights_unchanged",
         severity="error",
@@ -181,6 +182,7 @@ def _of_module(
             "has_parameters": int(bool(own)),
             "looks": one.looks,
             "looks_without_gradients": one.idle,
+            "steps_with_gradients_of_zero": zero,
         },
         change_mind="The module is trained only later than what was recorded, or something else than an optimizer of "
         "torch is about to change it.",
@@ -188,7 +190,14 @@ def _of_module(
     )
 
 
-def _why_unchanged(one: Stepped, own: Sequence[Stepped]) -> tuple[str, str]:
+def _gradients_of_zero(view: RunView, module: int) -> int:
+    """In how many steps the gradients of a module were looked at, if all of them were 0; 0: they were not."""
+    watched = view.watched
+    mine = (watched.module == module) & (watched.reference != 0) & np.isfinite(watched.sum_squares)
+    return 0 if watched.absolute_maximum[mine].any() else len(np.unique(watched.step[mine]))
+
+
+def _why_unchanged(one: Stepped, own: Sequence[Stepped], zero: int) -> tuple[str, str]:
     if not own:
         return (
             ". None of the module's parameters is one of that optimizer's: it trains another model",
@@ -204,6 +213,13 @@ def _why_unchanged(one: Stepped, own: Sequence[Stepped]) -> tuple[str, str]:
             ". Its parameters had no gradient in any of the steps that were looked at",
             "Call optimizer.zero_grad() before the forward pass or after optimizer.step(), and not between "
             "loss.backward() and optimizer.step().",
+        )
+    if zero:
+        return (
+            f". All their gradients were 0, in each of {count(zero, 'step')} that were looked at",
+            "The loss does not depend on the weights: look at what comes between them. A softmax over one output is 1 "
+            "whatever that is (CrossEntropyLoss needs an output for each class), and nothing goes back through what is "
+            "rounded, compared, clamped or multiplied by 0.",
         )
     return (
         "",

@@ -15,11 +15,17 @@ OPENED_NS = 20 * S
 
 
 def alone(
-    folder: Path, lone_s: float, *, barrier: bool = False, seen: tuple[dict[str, object], ...] = ({}, {})
+    folder: Path,
+    lone_s: float,
+    *,
+    barrier: bool = False,
+    seen: tuple[dict[str, object], ...] = ({}, {}),
+    waited_s: float = -1.0,
 ) -> list[Finding]:
     """Rank 0 comes so much later to its first step; the other waits in a `barrier`, or in that step's all-reduce.
 
-    `seen`: what each rank's sidecar has in `start_up`.
+    `seen`: what each rank's sidecar has in `start_up`. `waited_s`: for a core since the process began, 15 s before the
+    recorder was opened; below 0: nobody knows.
     """
     writers = [RankWriter(rank, 2, monotonic_ns=OPENED_NS) for rank in range(2)]
     now = OPENED_NS + int(lone_s * S)
@@ -32,6 +38,9 @@ def alone(
             times = (now + MS, now + MS, now + 30 * MS, now + 35 * MS, now + MS, now + 2 * MS)
             writer.add(3, times=times, step=step)
             writer.bucket(step, now + 25 * MS, now + 30 * MS, now + 32 * MS, step=step)
+            if waited_s >= 0.0:
+                writer.sidecar["process_started_s"] = 1_700_000_000 - 15
+                writer.usage(step, now + 36 * MS, run_delay=int(waited_s * S))
         now += 40 * MS
     return [one for one in report_of(writers, folder).verdict.findings if one.kind == "rank_alone"]
 
@@ -73,3 +82,12 @@ def test_what_no_rank_does_alone_there_is_no_finding(
     tmp_path: Path, seen: tuple[dict[str, object], ...]
 ) -> None:
     assert not alone(tmp_path, 0.0, seen=seen)
+
+
+@pytest.mark.parametrize(("waited_s", "named"), [(0.0, True), (5.0, True), (15.0, False)])
+def test_who_begins_late_for_want_of_a_core_does_nothing_alone(
+    tmp_path: Path, waited_s: float, named: bool
+) -> None:
+    """Both waited as long for a core, and rank 0 as much of the time in which it alone was busy as of the rest."""
+    started: dict[str, object] = {"loaded_ns": OPENED_NS - S}
+    assert bool(alone(tmp_path, 4.0, barrier=True, seen=(started, started), waited_s=waited_s)) == named

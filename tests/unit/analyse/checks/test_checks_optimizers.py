@@ -33,6 +33,13 @@ def test_weights_that_never_change(tmp_path: Path, training: Training, says: str
     assert says in one.message and one.where == "train.py:38"
 
 
+def test_weights_that_never_change_as_the_loss_does_not_depend_on_them(tmp_path: Path) -> None:
+    """As in a public tutorial: cross entropy of a single output."""
+    (one,) = found(tmp_path, weights=lambda _, step: (77, 3.5), gradient=lambda *_: 0.0, training=_stepped())
+    assert "All their gradients were 0, in each of 4 steps that were looked at" in one.message
+    assert "CrossEntropyLoss needs an output for each class" in one.advice
+
+
 @pytest.mark.parametrize(
     ("weights", "training"),
     [
