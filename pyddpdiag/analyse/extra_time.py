@@ -30,6 +30,7 @@ class ExtraTime:
         at_a_line: most of the time goes by at a line where nobody else is. Who waits for a core there does so for what
             it does there: other programs make nobody run another line.
         waits_per_cpu: how long somebody waits for a core here for each ms of computing (`waits_per_cpu`).
+        cpu_times: the processor time over what is usual; None: not known.
     """
 
     data: float | None = None
@@ -40,12 +41,19 @@ class ExtraTime:
     disk: float | None = None
     at_a_line: bool = False
     waits_per_cpu: float = 0.0
+    cpu_times: float | None = None
 
     @property
     def computing(self) -> float:
-        """What it computes more, with the waits for a core that so much computing brings."""
-        on_core = max(0.0, self.cpu or 0.0)
-        return on_core + min(max(0.0, self.core or 0.0), self.waits_per_cpu * on_core)
+        """What it computes more, with the waits for a core that so much computing brings.
+
+        None of it is its own where it waits for even longer than it computes beyond that: a program on its core is in
+        its caches as well, and makes the same work take longer.
+        """
+        on_core, waits = max(0.0, self.cpu or 0.0), max(0.0, self.core or 0.0)
+        brought = min(waits, self.waits_per_cpu * on_core)
+        is_shared = self.cpu_times is not None and self.cpu_times <= SHARED_TIMES
+        return 0.0 if is_shared and waits - brought > on_core else on_core + brought
 
     @property
     def waiting(self) -> float:

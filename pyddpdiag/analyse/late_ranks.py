@@ -56,10 +56,10 @@ class LateRank:
     exceeds with 99% confidence, `often` the share of `steps` in which it is late, `step_ms` a typical step. `data_ms`
     is its extra waiting for data, and `extra` tells what all of the extra time is spent for. `disk_ms`: for how much
     longer than the others it waits for a disk in a step, as far as looks at its thread tell; None: they do not.
-    `major_faults`: how many more pages of memory than the others it has to read from a disk in a step; `cpu_times`: its
-    processor time over the others'; None = not known. `other_threads`: what the other threads of its process compute in
-    a step, and those of the others' do, in ms, where they take most of the extra time. `threads`: torch has so many
-    there and at least so many elsewhere; None: not fewer. `than`: most of the ranks are late, compared with this
+    `major_faults`: how many more pages of memory than the others it has to read from a disk in a step; None = not
+    known. `other_threads`: what the other threads of its process compute in a step, and those of the others' do, in ms,
+    where they take most of the extra time. `threads`: torch has so many there and at least so many elsewhere; None: not
+    fewer. `than`: most of the ranks are late, compared with this
     rank alone; None: compared with the ranks' lower median.
     `others_wait_ms`: what the other ranks of its machine wait for a core because of other programs, in the steps in
     which it is late; None: there are none, or it is not known. `load` is the load average of that machine for each core
@@ -86,7 +86,6 @@ class LateRank:
     others_wait_ms: float | None
     cost_ms: float
     computes_more_ms: float = 0.0
-    cpu_times: float | None = None
     spins: bool = False
     alone_at: Where | None = None
     other_threads: tuple[float, float] | None = None
@@ -104,7 +103,7 @@ class LateRank:
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
         if self.spins and self.cause in ("compute", "core", None):
             return "low"
-        works = self.cause == "compute" and (self.cpu_times or 0.0) > SHARED_TIMES
+        works = self.cause == "compute" and (self.extra.cpu_times or 0.0) > SHARED_TIMES
         if self.cause in ("compute", "core", None) and not (works and self.than is None):
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.cause == "core" and (self.is_busy or self.span):
@@ -337,6 +336,8 @@ def _describe(
     rest = cpu[:, place] - of(cpu), delay[:, place] - of(delay)
     faults = of(usage.major_faults[late])
     threads = share(of(beside), mine)
+    usual = median(rest[0])
+    cpu_times = median(cpu[:, place]) / usual if usual > 0.0 else None
     spent = ExtraTime(
         data=part(max(0.0, median(lateness.waits[rows, place])), median(extra)),
         device=share(of(usage.device[late]), mine),
@@ -345,10 +346,10 @@ def _describe(
         # Some of it comes with each run.
         threads=threads if sure_median(of(beside)) > least_ms(step_ms) else None,
         waits_per_cpu=waits_per_cpu(
-            (median(cpu[:, place]), median(delay[:, place])), (median(rest[0]), median(rest[1]))
+            (median(cpu[:, place]), median(delay[:, place])), (usual, median(rest[1]))
         ),
+        cpu_times=cpu_times,
     )
-    usual = median(rest[0])
     by_threads = median(beside[:, place])
     return LateRank(
         rank=lateness.ranks[place],
@@ -368,7 +369,6 @@ def _describe(
         others_wait_ms=_others_wait_ms(foreign[late], sidecars, lateness.ranks, place),
         cost_ms=float(np.maximum(extra, 0.0).sum()) / len(lateness) if span else median(extra),
         major_faults=None if np.isnan(faults).all() else float(np.nanmean(faults)),
-        cpu_times=median(cpu[:, place]) / usual if usual > 0.0 else None,
         other_threads=(by_threads, by_threads - median(of(beside)))
         if (spent.threads or 0.0) > max(0.5, spent.cpu or 0.0)
         else None,

@@ -118,7 +118,9 @@ def _core_waits_at_begin(parts: Sequence[Between], usage: Sequence[RankUsage], b
     """
     delays = np.nan_to_num([each.begun_delay_ms for each in usage])
     lived = np.array([each.first_after for each in parts])
-    return busy * np.minimum(1.0, delays / lived) if (lived > 0).all() else delays - delays.min()
+    if (lived > 0).all():
+        return np.asarray(busy * np.minimum(1.0, delays / lived))
+    return np.asarray(delays - delays.min())
 
 
 def _before_pass(parts: Sequence[Between], stretch: int) -> tuple[Float64, Float64]:

@@ -39,7 +39,6 @@ class Slower:
         rows: of the step matrix, those that it was looked for in: every rank's own time is known there.
         by_core: without what the ranks wait for a core, there are no such parts.
         extra: what the difference is spent for.
-        cpu_times: processor time in the parts over that in the rest; None: not known.
         load: the load average of the busiest host for each core that its ranks may use, in the parts; None: not known.
     """
 
@@ -50,7 +49,6 @@ class Slower:
     rows: Int64
     by_core: bool
     extra: ExtraTime = field(default_factory=ExtraTime)
-    cpu_times: float | None = None
     load: float | None = None
 
     @cached_property
@@ -104,7 +102,7 @@ class Slower:
         if self.cause == "core":
             return "low"
         # Processor time grows with other load, too, as caches and cores are shared.
-        return "medium" if (self.cpu_times or self.times) > SHARED_TIMES else "low"
+        return "medium" if (self.extra.cpu_times or self.times) > SHARED_TIMES else "low"
 
 
 def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]) -> Slower | None:
@@ -148,8 +146,8 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
             # Helper threads may do the work while the one that runs backward waits for them.
             threads=part(others),
             waits_per_cpu=waits_per_cpu((cpu[0], delay[0]), (cpu[1], delay[1])) if cpu and delay else 0.0,
+            cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
         ),
-        cpu_times=None if cpu is None or not cpu[1] > 0 else cpu[0] / cpu[1],
         load=max(load_per_core(steps, usage, sidecars, rows[inside]).values(), default=None),
     )
 

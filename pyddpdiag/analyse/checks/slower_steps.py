@@ -89,7 +89,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "share": found.share,
             "cpu_share": found.extra.cpu,
             "core_wait_share": found.extra.core,
-            "cpu_times": found.cpu_times,
+            "cpu_times": found.extra.cpu_times,
             "load_per_core": found.load,
             "grows": int(found.grows),
             "until_step": until,

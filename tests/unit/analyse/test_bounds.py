@@ -261,7 +261,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "STANDS_MS": (lambda: [_alone(between_ms=each) for each in (90.0, 110.0)], [False, True]),
     "SET_UP_MS": (lambda: [_alone(begin_ms=each) for each in (900.0, 1100.0)], [False, True]),
     "SHARED_TIMES": (
-        lambda: [waits_per_cpu((cpu, 10 * cpu), (10.0, 10.0)) for cpu in (15.0, 17.0)],
+        lambda: [waits_per_cpu((cpu, 10 * cpu), (10.0, 10.0)) for cpu in (16.0, 18.0)],
         [1.0, 10.0],
     ),
     "BUSY_LOAD": (lambda: [_late(20.0, load=each) for each in (1.4, 1.6)], ["high", "low"]),

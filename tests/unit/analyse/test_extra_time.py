@@ -65,6 +65,8 @@ def test_nor_are_all_ranks(tmp_path: Path) -> None:
         (Extra(delay=60), Extra(cpu=21, delay=102), "compute"),
         # Other programs in the same caches, and on its core: 1.4 times.
         (NOTHING, Extra(cpu=12, delay=60), "core"),
+        # So they are where the others wait, too: 1.5 times, and 3.9 ms of waiting for each of computing beside 2.7.
+        (Extra(delay=81), Extra(cpu=15, delay=175), "core"),
         # Its other threads take the core.
         (NOTHING, Extra(delay=60, beside=80), "compute"),
     ],
@@ -86,10 +88,10 @@ def test_the_waits_that_come_with_more_work_on_all_ranks_are_no_reason(tmp_path:
 
 
 def test_what_shared_caches_can_do_is_no_more_computing() -> None:
-    """1.56 times was measured beside a compiler; two threads of one core take 1.5 to 1.7 times as long each."""
-    assert 1.56 < SHARED_TIMES < 1.7
-    assert waits_per_cpu((1.56, 3.0), (1.0, 0.2)) == pytest.approx(0.2)
-    assert waits_per_cpu((1.7, 3.0), (1.0, 0.2)) == pytest.approx(3.0 / 1.7)
+    """1.56 times was measured beside a compiler, 1.62 beside seven programs; each of two threads of a core takes 1.7."""
+    assert 1.62 < SHARED_TIMES <= 1.7
+    assert waits_per_cpu((1.62, 3.0), (1.0, 0.2)) == pytest.approx(0.2)
+    assert waits_per_cpu((1.8, 3.0), (1.0, 0.2)) == pytest.approx(3.0 / 1.8)
     assert waits_per_cpu((1.0, 3.0), (0.0, 0.0)) == pytest.approx(3.0)
     assert ExtraTime(cpu=0.3, core=0.7).cause == "core"
     assert ExtraTime(cpu=0.3, core=0.7, waits_per_cpu=2.0).cause == "compute"
