@@ -88,7 +88,7 @@ def test_the_waits_that_come_with_more_work_on_all_ranks_are_no_reason(tmp_path:
 
 
 def test_what_shared_caches_can_do_is_no_more_computing() -> None:
-    """1.56 times was measured beside a compiler, 1.62 beside seven programs; each of two threads of a core takes 1.7."""
+    """1.56 times, measured beside a compiler, and 1.62 beside seven programs; two threads of a core each take 1.7."""
     assert 1.62 < SHARED_TIMES <= 1.7
     assert waits_per_cpu((1.62, 3.0), (1.0, 0.2)) == pytest.approx(0.2)
     assert waits_per_cpu((1.8, 3.0), (1.0, 0.2)) == pytest.approx(3.0 / 1.8)
