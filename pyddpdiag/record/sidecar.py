@@ -14,7 +14,6 @@ from typing import Final
 
 import psutil
 import torch
-import torch.distributed as dist
 
 import pyddpdiag
 from pyddpdiag import _native
