@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_race(row: Row, case: Case, tmp_path: Path) -> None:
     swept = row.once("case", lambda cases: sweep(MBIT, cases, tmp_path, rounds, 1), needs=lambda _: [FASTER])
     race = judge(list(swept.entries.values()))
     bases = [FASTER] if case != FASTER else []
-    report_case(row, "race of interfaces", swept, case, bases, link_mbit=list(MBIT), race=race.as_dict())
+    report_case(row, "race of interfaces", swept, case, bases, link_mbit=list(MBIT), race=asdict(race))
     if row.judges(RACE_ROUNDS):
         # Repeated or not, alone or beside the other: the faster link takes part.
         assert NAMES[1] in race.winner.split(","), race.lines

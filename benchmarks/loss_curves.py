@@ -7,6 +7,7 @@ so it may run beside other work.
 from __future__ import annotations
 
 import argparse
+import io
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -14,7 +15,6 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from harness import picture
 
 from pyddpdiag.train import Averaging, HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, TrainResult
@@ -88,9 +88,11 @@ def table(runs: dict[str, Curves]) -> str:
 
 def draw(title: str, runs: Sequence[Curves], path: Path) -> None:
     """Loss against epoch, median and range over the seeds, and its distance to plain DDP's of the same seed."""
+    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
+    from PIL import Image
 
-    figure = picture.blank(10, 4.4)
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
     losses, distances = figure.subplots(1, 2)
     # Of each hook: one row per seed, one column per epoch.
     rows = {hook: np.array([[epoch.train_loss for epoch in run[hook]] for run in runs]) for hook in HOOKS}
@@ -122,7 +124,10 @@ def draw(title: str, runs: Sequence[Curves], path: Path) -> None:
         axes.grid(alpha=0.3)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(fontsize=8, loc="lower left")
-    picture.save(figure, path)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=100)
+    # Few colours make a small file.
+    Image.open(drawn).convert("RGB").quantize(64).save(path, "PNG", optimize=True)
 
 
 def numbers(text: str) -> list[int]:
@@ -139,14 +144,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", type=Path, help="file for a picture of the first number of ranks")
     chosen = parser.parse_args(arguments)
     runs = {
-        (ranks, seed): train(ranks, chosen.epochs, seed) for ranks in chosen.ranks for seed in chosen.seeds
+        (ranks, seed): train(ranks, chosen.epochs, seed) for ranks in chosen.nproc for seed in chosen.seeds
     }
     print("\nTest accuracy (training loss) after the last epoch\n")
     print(table({f"{ranks} ranks, seed {seed}": curves for (ranks, seed), curves in runs.items()}))
     print()
     print(f"Equal losses in all runs: {'; '.join(map(names, together(list(runs.values()))))}")
     if chosen.picture is not None:
-        ranks = chosen.ranks[0]
+        ranks = chosen.nproc[0]
         seeds = "1 seed" if len(chosen.seeds) == 1 else f"median and range of {len(chosen.seeds)} seeds"
         draw(f"Digits, {ranks} ranks, {seeds}", [runs[ranks, seed] for seed in chosen.seeds], chosen.picture)
 

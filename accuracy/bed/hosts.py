@@ -11,8 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from bed.truth import Fault
@@ -194,16 +193,6 @@ class Hosts:
                     stream.close()
         for name in (self._switch, *self._hosts):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=20)
-
-
-@contextmanager
-def hosts(count: int, fault: Fault) -> Iterator[Hosts]:
-    """Hosts for a run; gone after the block."""
-    made = Hosts(count, fault)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def why_not() -> str:

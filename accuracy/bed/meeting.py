@@ -21,6 +21,3 @@ def meet(spec: dict[str, Any], rank: int, ranks: int) -> None:
         world_size=ranks,
         timeout=timedelta(seconds=spec["timeout_s"]),
     )
-
-
-__all__ = ["meet"]

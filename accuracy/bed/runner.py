@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from bed.jobs import HEALTHY, draw, draw_healthy, half_of
 from bed.judge import Judgement, communicates, judge
 from bed.ranks import Ranks, environment
 from bed.server import Server
-from bed.surroundings import Surroundings, this_machine
+from bed.surroundings import Surroundings, ThisMachine
 from bed.truth import Drawn, Truth, stronger
 
 RUN_S = 240.0
@@ -104,17 +104,13 @@ class Outcome:
         return {**asdict(self), "counts": self.counts}
 
 
-@contextmanager
-def surroundings(drawn: Drawn, needs: str) -> Iterator[Surroundings]:
-    """Where the run takes place."""
+def surroundings(drawn: Drawn, needs: str) -> Surroundings:
+    """Where the run takes place; to be closed after it."""
     if needs == "links":
-        from bed.hosts import hosts
+        from bed.hosts import Hosts
 
-        with hosts(drawn.job.ranks, drawn.fault) as there:
-            yield there
-    else:
-        with this_machine(drawn.fault, drawn.job.pin) as here:
-            yield here
+        return Hosts(drawn.job.ranks, drawn.fault)
+    return ThisMachine(drawn.fault, drawn.job.pin)
 
 
 class _Run:
@@ -250,7 +246,7 @@ def _make(outcome: Outcome, folder: Path, brief: bool, ask_again_s: float, serve
     }
     spec.write_text(json.dumps(document), encoding="utf-8")
     part = "script" if drawn.job.script else "rank"
-    with surroundings(drawn, cause.needs if cause else "") as where:
+    with closing(surroundings(drawn, cause.needs if cause else "")) as where:
         this = _Run(outcome, where, look, trace)
         if drawn.job.command:
             _recorded_by_command(spec, drawn.job.ranks, trace, where)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 import psutil
@@ -33,6 +32,10 @@ class Surroundings(Protocol):
 
     def switch(self, on: bool) -> None:
         """Lets the fault act, or not."""
+        ...
+
+    def close(self) -> None:
+        """Leaves nothing running."""
         ...
 
 
@@ -94,13 +97,3 @@ def cores() -> list[int]:
     """The cores that this process may use; empty where the system cannot pin processes."""
     mine = psutil.Process()
     return list(mine.cpu_affinity() or []) if hasattr(mine, "cpu_affinity") else []
-
-
-@contextmanager
-def this_machine(fault: Fault, pin: bool) -> Iterator[ThisMachine]:
-    """This machine; nothing is left running after the block."""
-    here = ThisMachine(fault, pin)
-    try:
-        yield here
-    finally:
-        here.close()

@@ -31,7 +31,6 @@ def sweep_over(
     *,
     rounds: int,
     launches: int = 1,
-    timeout_s: float = 600,
 ) -> list[Entry]:
     """The entries of cases with 2 ranks, each on a host; their `picks` are places in `support.links.NAMES`.
 
@@ -42,7 +41,6 @@ def sweep_over(
         cases: all measured by each launch, interleaved.
         folder: for the result file.
         rounds: of each case and launch.
-        timeout_s: of one launch.
     """
     spec = folder / "cases.json"
     result = folder / "hosts.json"
@@ -56,7 +54,7 @@ def sweep_over(
             }
             spec.write_text(json.dumps(orders), encoding="utf-8")
             commands = [[sys.executable, "-m", "harness.hosts", str(rank), str(spec)] for rank in range(2)]
-            for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, timeout_s)):
+            for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, 600)):
                 if code != 0:
                     raise RuntimeError(f"rank {rank} ended with {code}:\n{errors}")
     return list(read(result).entries)

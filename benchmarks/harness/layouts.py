@@ -31,6 +31,7 @@ MODELS = ("mlp", "transformer", "cnn", "deep", "wide", "lstm")
 """What `pyddpdiag plan` knows was learned from runs of the first three, but for one rule, which is from `deep`'s."""
 BURST_KB = 32
 """A shaped link lets so much through at full speed: more would make small buckets faster than a real one does."""
+TIMEOUT_S = 900
 RECORDED = "recorded"
 """The trace of the layout that DDP has without a word from its user."""
 
@@ -66,14 +67,13 @@ class Turns:
     shared: bool = False
 
 
-def train_layouts(turns: Turns, folder: Path, mbit: int | None, timeout_s: float = 900) -> None:
+def train_layouts(turns: Turns, folder: Path, mbit: int | None) -> None:
     """One trace in `folder` for each layout, named by its cap or `RECORDED`.
 
     Args:
         turns: what the ranks do.
         folder: empty.
         mbit: of each host's link, with a host for each rank; None: all ranks meet over loopback.
-        timeout_s: of the whole.
     """
     spec = folder / "turns.json"
     port = own_port()
@@ -84,25 +84,25 @@ def train_layouts(turns: Turns, folder: Path, mbit: int | None, timeout_s: float
         [sys.executable, "-m", "harness.layouts", str(rank), str(spec)] for rank in range(turns.ranks)
     ]
     if mbit is None:
-        _here(commands, folder, timeout_s)
+        _here(commands, folder)
         return
     with switched_hosts(turns.ranks) as hosts:
         for host in hosts:
             limit(host, NAMES[0], mbit, BURST_KB)
-        for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, timeout_s)):
+        for rank, (code, _, errors) in enumerate(on_hosts(hosts, commands, folder, TIMEOUT_S)):
             if code != 0:
                 raise RuntimeError(f"rank {rank} ended with {code}:\n{errors}")
 
 
-def _here(commands: Sequence[Sequence[str]], folder: Path, timeout_s: float) -> None:
+def _here(commands: Sequence[Sequence[str]], folder: Path) -> None:
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     started = [subprocess.Popen(command, cwd=folder, env=variables) for command in commands]
-    until = time.monotonic() + timeout_s
+    until = time.monotonic() + TIMEOUT_S
     try:
         # All at once: where one has failed, the others wait for it.
         while None in (ends := [process.poll() for process in started]) and not any(ends):
             if time.monotonic() > until:
-                raise TimeoutError(f"the ranks have not ended after {timeout_s:.0f} s")
+                raise TimeoutError(f"the ranks have not ended after {TIMEOUT_S} s")
             time.sleep(0.05)
         for rank, end in enumerate(ends):
             if end:

@@ -9,8 +9,7 @@ import pytest
 from pytest_benchmark.logger import PytestBenchmarkWarning
 
 from harness.comparisons import Comparisons
-from harness.replay import Replay
-from harness.row import Ratios, Row
+from harness.row import Ratios, Replay, Row
 
 _COMPARISONS = pytest.StashKey[Comparisons]()
 _SUMMARY = pytest.StashKey[list[Ratios]]()

@@ -97,14 +97,14 @@ def measure(rank: ranks.Session, names: Sequence[str], rounds: int) -> dict[str,
     return measured
 
 
-def make_photos(folder: Path, per_class: int, side: int = 320) -> None:
-    """Two classes of JPEG files of `side` x `side` pixels."""
+def make_photos(folder: Path, per_class: int) -> None:
+    """Two classes of JPEG files of 320 x 320 pixels."""
     random = np.random.default_rng(3)
     for name in ("one", "two"):
         (folder / "train" / name).mkdir(parents=True)
         for number in range(per_class):
             coarse = random.integers(0, 255, (20, 20, 3), np.uint8)
-            Image.fromarray(coarse).resize((side, side)).save(folder / "train" / name / f"{number}.jpg")
+            Image.fromarray(coarse).resize((320, 320)).save(folder / "train" / name / f"{number}.jpg")
 
 
 @dataclass(frozen=True)

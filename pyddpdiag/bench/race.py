@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from pyddpdiag.analyse.links.interface_use import VARIABLE
 from pyddpdiag.bench.intervals import Estimate, Word, estimate, ratio_in_pairs, verdict
@@ -49,10 +49,6 @@ class Race:
     exports: tuple[str, ...]
     hosts: int
     lines: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def judge(entries: Sequence[Entry]) -> Race:

@@ -39,7 +39,7 @@ def compare(
     import sys
     from contextlib import ExitStack
 
-    from pyddpdiag.bench.compare.text import print_comparison
+    from pyddpdiag.bench.compare.shown import print_comparison
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.report.charts import picture
 
@@ -83,7 +83,7 @@ def _compare(paths: list[Path], article: bool) -> Comparison:
 
 def _write(comparison: Comparison, text: str, folder: Path, force: bool) -> list[Path]:
     from pyddpdiag.bench.compare.charts import charts
-    from pyddpdiag.bench.compare.html import page
+    from pyddpdiag.bench.compare.shown import page
     from pyddpdiag.report.charts.picture import as_png
     from pyddpdiag.system.result_files import refuse_existing, write_whole
 

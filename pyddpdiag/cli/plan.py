@@ -53,11 +53,12 @@ def plan(
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
 
-    from pyddpdiag.plan.page import write_page
+    from pyddpdiag.plan.page import page
     from pyddpdiag.plan.read import plan_folder
     from pyddpdiag.plan.text import print_plan
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.report.run.files import require_free
+    from pyddpdiag.system.result_files import write_whole
 
     require_free(html, None, force=force)
 
@@ -73,6 +74,6 @@ def plan(
             paths=paths,
         )
     if html is not None:
-        write_page(found, html, force=force)
+        write_whole(html, page(found), force=force, option="--html")
     print_plan(found, sys.stdout, as_json=json)
     raise typer.Exit(0 if found.tells else 2)

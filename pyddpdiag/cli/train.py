@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import inspect
-import os
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, get_args
 
 import typer
 
 from pyddpdiag import train as training
 from pyddpdiag._loader import require_torch
-from pyddpdiag.cli._options import cures_given, cures_table, option, with_options
-from pyddpdiag.cli._trained import show, show_details
+from pyddpdiag.cli._options import cures_given, cures_table, leave_failed, option, with_options
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.errors import PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.output import say
 from pyddpdiag.paths.averaging import HookKind, refuse_combined
 from pyddpdiag.ranks import rendezvous
+from pyddpdiag.train import TrainResult
 from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import Device, TrainSettings
+from pyddpdiag.train.summary import keep, summary
 from pyddpdiag.workloads.archs import TRAINED
 
 _DEFAULTS = TrainSettings()
@@ -257,7 +258,7 @@ def _join(settings: TrainSettings, place: rendezvous.Place, as_json: bool) -> No
         if isinstance(error, RankFailedError):
             show_details(error)
         say(f"error: {error}", sys.stderr)
-        _leave(2)
+        leave_failed()
     if place.rank == 0:
         show(result, as_json)
 
@@ -266,8 +267,34 @@ def _show_nothing(event: object) -> None:
     del event
 
 
-def _leave(code: int) -> NoReturn:
-    """Ends a rank that failed, at once: a normal exit would wait for Gloo's threads, and they for others."""
+def show_details(error: RankFailedError) -> None:
+    """The traceback of the rank that failed, on standard error."""
+    if error.details:
+        say(error.details, sys.stderr)
+
+
+def show(result: TrainResult, as_json: bool) -> None:
+    """What was trained, and the report of the trace if there is one."""
+    from pyddpdiag.pipeline import explain_gpus, print_report
+
+    low_use = explain_gpus(result.gpus, result.trace)
+    try:
+        keep(result)
+    except OSError as error:
+        say(f"The losses were not written beside the trace: {error.strerror or error}.", sys.stderr)
+    if as_json:
+        say(json.dumps(summary(result, low_use), indent=2))
+        return
+    accuracy = f"Test accuracy {result.accuracy:.2%}" if result.history else "Done"
+    say(
+        f"{accuracy} after {len(result.history)} epochs in {result.seconds:.1f} s, "
+        f"{result.world_size} ranks, {result.buckets} buckets, hook {result.hook}."
+    )
+    for use in result.gpus:
+        why = low_use.get(use.rank)
+        say(str(use) if why is None else f"{use} {why.advice}")
+    if result.trace is None:
+        say("Nothing was recorded, so there is no report; --hook native records training.")
+        return
     sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    print_report(Path(result.trace))

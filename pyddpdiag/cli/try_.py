@@ -60,7 +60,6 @@ def try_(command: TheirCommand, **given: Any) -> None:
 
     Exit code: the training's own if that failed; 0 there was a result; 2 there was none.
     """
-    from pyddpdiag.cures.options import Cures
     from pyddpdiag.cures.trial_candidates import wanted_of
     from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.doctor.checks.torchrun import warning
@@ -88,12 +87,11 @@ def try_(command: TheirCommand, **given: Any) -> None:
         say(trouble, sys.stderr)
     if not restart:
         trial = Trial(names, minutes, keep.value if keep is not None else "best", stop)
-        raise typer.Exit(tried_command.in_one_run(command, folder, Cures(), trial, start=start, files=files))
+        raise typer.Exit(tried_command.in_one_run(command, folder, trial, start=start, files=files))
     raise typer.Exit(
         tried_command.by_starts(
             command,
             folder,
-            Cures(),
             wanted,
             minutes=minutes,
             keep=keep.value if keep is not None else None,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import torch.distributed as dist
 from torch.utils.data import IterableDataset
 
-from pyddpdiag.cures import agreed_path, ddp_arguments, processes
+from pyddpdiag.cures import ddp_arguments, processes
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.model.run_options import PATH
 from pyddpdiag.output import say
-from pyddpdiag.paths import shared_setup
+from pyddpdiag.paths import gathering, shared_setup
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -81,7 +81,7 @@ class Applied:
         wanted = self.cures.path
         if not wanted:
             return {}
-        reason = agreed_path.why_not(ddp.process_group, obstacle) if over_gloo else obstacle
+        reason = _why_not(ddp.process_group, obstacle) if over_gloo else obstacle
         if not reason:
             return wanted
         options = self.cures.options()
@@ -128,3 +128,20 @@ class Applied:
     def _say(text: str) -> None:
         rank = dist.get_rank() if dist.is_initialized() else os.environ.get("RANK", "?")
         say(f"pyddpdiag run: rank {rank}: {text}", sys.stderr)
+
+
+def _why_not(group: dist.ProcessGroup, ours: str) -> str:
+    """Why not all ranks can; empty: they can.
+
+    Args:
+        group: over Gloo; all of its ranks call this, for the same modules in the same order.
+        ours: why this rank cannot; empty: it can.
+    """
+    try:
+        with gathering.meet(group, "cures", " ".join(ours.split())) as meeting:
+            brought = meeting.values
+    except RuntimeError as error:
+        return f"not all ranks could agree on it: {error}"
+    if ours:
+        return ours
+    return next((f"rank {rank} cannot: {why}" for rank, why in enumerate(brought) if why), "")

@@ -17,28 +17,25 @@ _PROGRAM = (
 )
 
 
-class Loading:
+def begin() -> OtherProcess:
     """Starts to load torch in a process of its own."""
+    return OtherProcess("-c", _PROGRAM)
 
-    def __init__(self) -> None:
-        self._process = OtherProcess("-c", _PROGRAM)
 
-    def outcome(self, until: float, shell: Shell) -> Outcome:
-        """How it went, at `until` (monotonic s) at the latest; then the process is ended."""
-        name = "torch loads"
-        output = self._process.output(max(0.05, until - time.monotonic()))
-        if output is None:
-            return passed(name, "not done in time; its files are there")
-        out, errors = output
-        if self._process.exit_code == 0:
-            version, *backends = out.split()
-            return passed(name, f"{version} with {', '.join(backends) or 'no backend'}")
-        last = next(
-            (line for line in reversed(errors.splitlines()) if line.strip()), "it ended without a word"
-        )
-        found = explain(errors, lines_for=shell)
-        if found.known:
-            return failed(name, f"{clean(last, 200)}: {found.cause}", found.fix, *map(Run, found.lines))
-        return failed(
-            name, f"import torch fails: {clean(last, 200)}", "Install torch again.", Run("pip install torch")
-        )
+def outcome(process: OtherProcess, until: float, shell: Shell) -> Outcome:
+    """How it went, at `until` (monotonic s) at the latest; then the process is ended."""
+    name = "torch loads"
+    output = process.output(max(0.05, until - time.monotonic()))
+    if output is None:
+        return passed(name, "not done in time; its files are there")
+    out, errors = output
+    if process.exit_code == 0:
+        version, *backends = out.split()
+        return passed(name, f"{version} with {', '.join(backends) or 'no backend'}")
+    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "it ended without a word")
+    found = explain(errors, lines_for=shell)
+    if found.known:
+        return failed(name, f"{clean(last, 200)}: {found.cause}", found.fix, *map(Run, found.lines))
+    return failed(
+        name, f"import torch fails: {clean(last, 200)}", "Install torch again.", Run("pip install torch")
+    )

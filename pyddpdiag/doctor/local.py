@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from pyddpdiag.doctor import loading
 from pyddpdiag.doctor.check import Check, Outcome, Situation, failed
 from pyddpdiag.doctor.checks import (
     addresses,
@@ -19,7 +20,6 @@ from pyddpdiag.doctor.checks import (
     torchrun,
     variables,
 )
-from pyddpdiag.doctor.loading import Loading
 from pyddpdiag.doctor.torch_facts import find
 from pyddpdiag.output import clean
 
@@ -41,17 +41,16 @@ LIMIT_S: Final = 2.2
 _TORCH: Final = 0.85
 
 
-def run(situation: Situation, *, load_torch: bool = True, limit_s: float = LIMIT_S) -> list[Outcome]:
+def run(situation: Situation, *, limit_s: float = LIMIT_S) -> list[Outcome]:
     """What all checks find. One that does not answer within the limit is reported as such.
 
     Args:
         situation: see there.
-        load_torch: also try whether torch loads, in a process beside the checks.
         limit_s: for all of it.
     """
     begin = time.monotonic()
     until = begin + limit_s
-    loading = Loading() if load_torch and find() is not None else None
+    torch = loading.begin() if find() is not None else None
     results: list[list[Outcome]] = [[] for _ in CHECKS]
     workers = [
         threading.Thread(
@@ -65,8 +64,8 @@ def run(situation: Situation, *, load_torch: bool = True, limit_s: float = LIMIT
         worker.join(max(0.0, until - time.monotonic()))
     late = [name for (name, _), worker in zip(CHECKS, workers, strict=True) if worker.is_alive()]
     outcomes = [outcome for found in results for outcome in list(found)]
-    if loading is not None:
-        outcomes.append(loading.outcome(begin + _TORCH * limit_s, situation.shell))
+    if torch is not None:
+        outcomes.append(loading.outcome(torch, begin + _TORCH * limit_s, situation.shell))
     outcomes += [
         failed(
             name,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -44,40 +44,31 @@ _IN_VAIN: Final = 2
 """Starts in a row with the setting as it is that may tell nothing."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a trial is asked for.
+class RestartTrial:
+    """A trial by starts.
 
-    Attributes:
+    Args:
         command, start: as in `recorded_command.run`.
-        today: what is applied today.
         wanted: the cures to try; empty: the defaults.
         folder: of the trial; each start has one of its own below it.
         limit_s: of the whole trial.
-        seed: of the order of starts.
     """
 
-    command: Sequence[str]
-    start: Start | None
-    today: Cures
-    wanted: Sequence[Wanted]
-    folder: Path
-    limit_s: float
-    seed: int = 0
-
-
-class RestartTrial:
-    """A trial by starts."""
-
-    def __init__(self, asked: Asked, say_line: Callable[[str], None] | None = None) -> None:
-        self._asked = asked
-        self._say = say_line or (lambda text: say(f"pyddpdiag try: {text}", sys.stderr))
-        today = TriedCure(AS_IT_IS, asked.today.options(), same_bits=True)
-        self._tried = Tried("restart", "running", today, minutes=asked.limit_s / 60)
+    def __init__(
+        self,
+        command: Sequence[str],
+        start: Start | None,
+        wanted: Sequence[Wanted],
+        folder: Path,
+        limit_s: float,
+    ) -> None:
+        self._command, self._start, self._wanted = command, start, wanted
+        self._folder, self._limit_s = folder, limit_s
+        self._tried = Tried("restart", "running", TriedCure(AS_IT_IS, same_bits=True), minutes=limit_s / 60)
         self._predicted: dict[str, float] = {}
         self._number = 0
         self._began_s = time.monotonic()
-        self._limits = Limits(_FIRST_STEP_S, _TRAIN_S[0], _MOST_PART * asked.limit_s)
+        self._limits = Limits(_FIRST_STEP_S, _TRAIN_S[0], _MOST_PART * limit_s)
         self.signal_number = 0
         """Of a signal to us, which ended it; 0: none did."""
 
@@ -97,8 +88,8 @@ class RestartTrial:
 
     def _look(self) -> Schedule | None:
         """The first start, which says what can be tried; None: nothing can."""
-        self._say("a first start shows what can be tried.")
-        first = self._started(AS_IT_IS, self._asked.today, "look")
+        _say("a first start shows what can be tried.")
+        first = self._started(AS_IT_IS, Cures(), "look")
         if self.signal_number or first.why or first.report is None:
             self._end("interrupted" if self.signal_number else "failed", first.why)
             return None
@@ -109,11 +100,11 @@ class RestartTrial:
             self._end("failed", error.message)
             return None
         self._predicted = predicted_savings(first.report.verdict.findings)
-        found = candidates(self._asked.wanted, seen([rank.sidecar for rank in ranks], self._asked.today))
+        found = candidates(self._wanted, seen([rank.sidecar for rank in ranks]))
         chosen = tuple(each for each in found if not each.left)
         notes = [f"{each.name} is not tried: {each.left}." for each in found if each.left]
         for note in notes:
-            self._say(note)
+            _say(note)
         self._tried = replace(self._tried, cures=chosen)
         if not chosen:
             self._end("decided", " ".join(notes).rstrip("."))
@@ -121,10 +112,10 @@ class RestartTrial:
         # So long that the rounds fit into the time.
         step_s = first.step_s or 0.0
         least_s = max(_TRAIN_S[0], NEEDED * step_s)
-        each_s = (self._asked.limit_s - took_s) / (_ROUNDS * (len(chosen) + 1)) - max(0.0, took_s - least_s)
+        each_s = (self._limit_s - took_s) / (_ROUNDS * (len(chosen) + 1)) - max(0.0, took_s - least_s)
         train_s = max(least_s, min(each_s, _TRAIN_S[1]))
         self._limits = Limits(max(_LEAST_START_S, 10 * took_s), train_s, self._limits.most_s)
-        schedule = Schedule(self._tried, "best", self._asked.seed, step_s, took_s)
+        schedule = Schedule(self._tried, "best", 0, step_s, took_s)
         self._foretell(schedule)
         return schedule
 
@@ -147,11 +138,11 @@ class RestartTrial:
                 block = Block(schedule.round, shown.step_s, shown.exposed_s, shown.steps)
                 schedule.measured(turn.name, block)
                 step = f"{milliseconds(shown.step_s * 1e3)} per step ({count(shown.steps, 'step')})"
-                self._say(f"round {schedule.round + 1}, {name}: {step}.")
+                _say(f"round {schedule.round + 1}, {name}: {step}.")
                 self._foretell(schedule)
             else:
                 schedule.failed(turn.name, why)
-                self._say(f"round {schedule.round + 1}, {name}, does not count: {why}.")
+                _say(f"round {schedule.round + 1}, {name}, does not count: {why}.")
             in_vain = 0 if turn.name or not why else in_vain + 1
             if in_vain and (in_vain == _IN_VAIN or not schedule.tried().today.blocks):
                 self._tried = replace(schedule.tried(), now="")
@@ -160,14 +151,13 @@ class RestartTrial:
 
     def _foretell(self, schedule: Schedule) -> None:
         if said := schedule.expected():
-            self._say(said)
+            _say(said)
 
     def _started(self, label: str, cures: Cures, name: str) -> Measured:
-        asked = self._asked
         self._number += 1
         slug = "".join(c if c.isalnum() else "-" for c in label)[:40]
-        folder = asked.folder / f"start-{self._number:03d}-{name}-{slug}"
-        shown = run_shortly(asked.command, folder, cures, asked.start, self._limits)
+        folder = self._folder / f"start-{self._number:03d}-{name}-{slug}"
+        shown = run_shortly(self._command, folder, cures, self._start, self._limits)
         self.signal_number = self.signal_number or shown.signal_number
         return shown
 
@@ -175,17 +165,17 @@ class RestartTrial:
         self._tried = replace(self._tried, state=state, why=why, now="")
 
     def _write(self) -> None:
-        start = self._asked.start.options() if self._asked.start is not None else {}
-        launch = Launch(tuple(self._asked.command), start=start)
+        start = self._start.options() if self._start is not None else {}
+        launch = Launch(tuple(self._command), start=start)
         shown = tried_of(self._tried, launch, this_shell(), self._predicted)
         if self._tried.state != "running":
             self._tried = shown
         text = json.dumps(tried_to_json(shown), indent=2, allow_nan=False)
-        write_whole(self._asked.folder / NAME, text, force=True, option="--trace")
+        write_whole(self._folder / NAME, text, force=True, option="--trace")
 
 
-def seen(sidecars: Sequence[Sidecar], today: Cures) -> Run:
-    """What a start with today's setting shows of all ranks: what fits them."""
+def seen(sidecars: Sequence[Sidecar]) -> Run:
+    """What a start as it is shows of all ranks: what fits them."""
     hosts: dict[str, list[Sidecar]] = {}
     for one in sidecars:
         hosts.setdefault(one.host, []).append(one)
@@ -195,7 +185,6 @@ def seen(sidecars: Sequence[Sidecar], today: Cures) -> Run:
     ]
     names = sorted(set.intersection(*usable)) if usable else []
     return Run(
-        today,
         ranks=len(sidecars),
         one_host=len(hosts) == 1,
         here=len(fullest),
@@ -208,3 +197,7 @@ def seen(sidecars: Sequence[Sidecar], today: Cures) -> Run:
 
 def _is_loopback(sidecar: Sidecar, name: str) -> bool:
     return all(address.startswith(("127.", "::1/")) for address in sidecar.interfaces[name].addresses)
+
+
+def _say(text: str) -> None:
+    say(f"pyddpdiag try: {text}", sys.stderr)

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyddpdiag.cures.options import Cures, from_options
+from pyddpdiag.cures.options import from_options
 from pyddpdiag.cures.trial_candidates import Wanted
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.errors import TraceExistsError, UsageError
 from pyddpdiag.integrations import recorded_command
 from pyddpdiag.integrations.recorded_command import COULD_NOT_JUDGE
-from pyddpdiag.integrations.restart_trial import Asked, RestartTrial
+from pyddpdiag.integrations.restart_trial import RestartTrial
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import NAME, Keep, Tried, tried_to_json
@@ -68,7 +68,6 @@ class Files:
 def by_starts(
     command: Sequence[str],
     folder: Path,
-    today: Cures,
     wanted: Sequence[Wanted],
     *,
     minutes: float,
@@ -81,7 +80,6 @@ def by_starts(
     Args:
         command, start: as in `recorded_command.run`.
         folder: of the trial, which holds a folder for each start.
-        today: what is applied today.
         wanted: the cures.
         minutes: for all starts.
         keep: whether to start the whole training in the end, with the best or as it was; None: not at all.
@@ -108,7 +106,7 @@ def by_starts(
         )
     recorded_command.program_of(command, start, "try")
     files.refuse()
-    trial = RestartTrial(Asked(command, start, today, wanted, folder, 60 * minutes))
+    trial = RestartTrial(command, start, wanted, folder, 60 * minutes)
     tried = trial.run()
     with suppress(OSError):  # a terminal that hung up
         say(f"\npyddpdiag: {folder}", sys.stderr)
@@ -118,7 +116,7 @@ def by_starts(
         return 128 + trial.signal_number
     if keep is not None:
         best = tried.best_cure if keep == "best" else None
-        cures = from_options(best.options) if best is not None else today
+        cures = None if best is None else from_options(best.options)
         say(
             f"\npyddpdiag try: starts the training {f'with {best.name}' if best else 'as it is'}.", sys.stderr
         )
@@ -127,13 +125,12 @@ def by_starts(
 
 
 def in_one_run(
-    command: Sequence[str], folder: Path, today: Cures, trial: Trial, *, start: Start | None, files: Files
+    command: Sequence[str], folder: Path, trial: Trial, *, start: Start | None, files: Files
 ) -> int:
     """Runs the training once; cures take turns in it. Its verdict and the result come on standard error.
 
     Args:
         command, folder, start: as in `recorded_command.run`.
-        today: what is applied today.
         trial: what to try, and for how long.
         files: what else to write.
 
@@ -146,7 +143,7 @@ def in_one_run(
     """
     files.refuse()
     shown: list[RunReport] = []
-    code = recorded_command.run(command, folder, today, start=start, trial=trial, take=shown.append)
+    code = recorded_command.run(command, folder, start=start, trial=trial, take=shown.append)
     if not shown:
         return code or COULD_NOT_JUDGE  # `run` has said why there is nothing
     tried = shown[0].tried
@@ -157,6 +154,3 @@ def in_one_run(
         return code or COULD_NOT_JUDGE
     files.write(tried, folder, shown[0])
     return code or (0 if tried.answers else COULD_NOT_JUDGE)
-
-
-__all__ = ["COULD_NOT_JUDGE", "Files", "Keep", "by_starts", "in_one_run"]

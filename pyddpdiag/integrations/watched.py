@@ -377,6 +377,3 @@ def _not_gloo(ddp: DistributedDataParallel) -> str:
     except NotGlooError as error:
         return error.message
     return ""
-
-
-__all__ = ["Watched"]

@@ -31,3 +31,11 @@ def options_of(group: dist.ProcessGroup) -> Any:
     backend = group._get_backend(torch.device("cpu"))
     # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it.
     return getattr(backend, "wrapped_pg", backend).options
+
+
+def ranks_of(group: dist.ProcessGroup) -> list[int]:
+    """Its ranks by their numbers in the world; from 0 on for one that torch.distributed does not know (any more)."""
+    try:
+        return dist.get_process_group_ranks(group)
+    except (KeyError, ValueError):
+        return list(range(group.size()))

@@ -101,7 +101,9 @@ def _try(group: dist.ProcessGroup) -> _Outcome:
     between = None
     try:
         # No rank leaves before every rank has opened what it needs.
-        with gathering.meet(group, "shared", json.dumps(offer), partial(_lost, _ranks(group))) as meeting:
+        with gathering.meet(
+            group, "shared", json.dumps(offer), partial(_lost, gloo.ranks_of(group))
+        ) as meeting:
             offers = [json.loads(value) for value in meeting.values]
             peers, proofs = _open(offers, group.rank())
             given = [json.loads(value) for value in meeting.swap("proof", json.dumps(proofs))]
@@ -109,7 +111,7 @@ def _try(group: dist.ProcessGroup) -> _Outcome:
             hosts, refusal = shared_hosts.agree(
                 [json.loads(v) for v in meeting.swap("readers", json.dumps(seen))]
             )
-            names = [_name(*pair) for pair in zip(_ranks(group), offers, strict=True)]
+            names = [_name(*pair) for pair in zip(gloo.ranks_of(group), offers, strict=True)]
             if len(hosts) > 1:
                 between = shared_hosts.connect(hosts, names, group, meeting.store)
     except RuntimeError as error:
@@ -163,10 +165,3 @@ def _open(offers: list[dict[str, Any]], rank: int) -> tuple[list[_native.SharedP
         peers.append(peer)
         proofs.append(proof)
     return peers, proofs
-
-
-def _ranks(group: dist.ProcessGroup) -> list[int]:
-    try:
-        return dist.get_process_group_ranks(group)
-    except (KeyError, ValueError):
-        return list(range(group.size()))  # made without torch.distributed

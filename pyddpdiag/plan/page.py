@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from pyddpdiag.plan.settings import Plan, Row, Scaling
@@ -10,7 +9,6 @@ from pyddpdiag.plan.text import scaling_sentence, scaling_table, sentences, step
 from pyddpdiag.report.charts.chart import Axis, Chart, Interval, Line, Mark, Panel, Points, by_word, plain
 from pyddpdiag.report.page import Paragraph, Part, Section
 from pyddpdiag.report.page import page as whole_page
-from pyddpdiag.system.result_files import write_whole
 
 _NAMES: Final = {"recorded": "measured", "replayed": "the same, by the model", "planned": "planned"}
 _LOOK: Final[dict[str, tuple[str, Mark]]] = {
@@ -28,16 +26,6 @@ def page(found: Plan) -> str:
         return whole_page("Plan", [Paragraph(f"Cannot tell: {found.cannot_tell}")], found.folder)
     said: list[Part | Section] = [Paragraph(sentence) for sentence in sentences(found)]
     return whole_page("Plan", [*said, *_charts(found)], found.folder)
-
-
-def write_page(found: Plan, path: Path, *, force: bool = False) -> None:
-    """Write the page into a file.
-
-    Raises:
-        ResultExistsError: the file exists, and `force` is not given.
-        ResultWriteError: it cannot be written.
-    """
-    write_whole(path, page(found), force=force, option="--html")
 
 
 def _charts(found: Plan) -> list[Chart]:

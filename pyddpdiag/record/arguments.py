@@ -34,6 +34,3 @@ def require(
     if not 1 <= sentinel_interval <= MOST_PASSES:
         raise UsageError(f"sentinel_interval must be from 1 to {MOST_PASSES}, not {sentinel_interval}.")
     require_seconds(watchdog_s)
-
-
-__all__ = ["require"]

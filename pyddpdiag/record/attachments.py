@@ -243,17 +243,3 @@ def _attach_to(
     attached = _Attached(_native.Attachment(group, description.parameters), None, group=ours.group)
     _attached[ddp] = attached
     return attached
-
-
-__all__ = [
-    "Trial",
-    "after_new_reducer",
-    "attach",
-    "before_new_reducer",
-    "change_path",
-    "detach",
-    "group_of",
-    "is_attached",
-    "native_module",
-    "request_of",
-]

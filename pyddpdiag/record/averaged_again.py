@@ -81,6 +81,3 @@ class AveragedAgain:
             known = {one.data_ptr(): one.numel() for one in gradients if one.layout == torch.strided}
             self._gradients[module] = module.native.passes, known
         return known
-
-
-__all__ = ["AveragedAgain"]

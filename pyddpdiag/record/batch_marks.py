@@ -96,6 +96,3 @@ def _parts(batch: object, depth: int) -> Iterator[Any]:
         raise TypeError("parts within parts")
     for part in inner:
         yield from _parts(part, depth - 1)
-
-
-__all__ = ["GivenBatches", "batch_mark"]

@@ -148,6 +148,3 @@ class Callers:
     def seen(self) -> tuple[Caller, ...]:
         """All of them."""
         return tuple(Caller(*key, *counts) for key, counts in list(self._seen.items()))
-
-
-__all__ = ["Callers", "caller_of", "maker", "passes_here"]

@@ -34,6 +34,3 @@ class CollectorWatch:
         elif self._begun_ns and self._core is not None:
             self._core.add_collector_pause(now - self._begun_ns)
             self._begun_ns = 0
-
-
-__all__ = ["CollectorWatch"]

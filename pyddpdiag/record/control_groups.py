@@ -53,6 +53,3 @@ def text_of(path: Path) -> str:
             return file.read(_LIMIT).strip()
     except OSError:
         return ""
-
-
-__all__ = ["OWN", "ROOT", "counters", "folders", "text_of"]

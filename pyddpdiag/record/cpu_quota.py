@@ -52,6 +52,3 @@ def _counts(folder: Path) -> Mapping[str, int]:
         "throttled_periods": found.get("nr_throttled", 0),
         "throttled_us": throttled_us,
     }
-
-
-__all__ = ["CpuQuota"]

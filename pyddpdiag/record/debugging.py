@@ -30,6 +30,3 @@ class Debugging:
         self._seen.update(on)
         found = {name: 2 if name in on else 1 for name in _SETTINGS if name in self._seen}
         return found | ({"profiler": self._seen["profiler"]} if "profiler" in found else {})
-
-
-__all__ = ["Debugging"]

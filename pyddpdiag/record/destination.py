@@ -60,6 +60,3 @@ def destination_of(folder: str | Path | None, local: Path, rank: int) -> Destina
         PyddpdiagError: the URL cannot be used.
     """
     return Destination(str(folder), local, rank) if folder is not None and is_url(str(folder)) else None
-
-
-__all__ = ["Destination", "destination_of", "local_name"]

@@ -107,6 +107,3 @@ def _uncaught() -> BaseException | None:
         # The interpreter sets this when it has printed an uncaught exception; a prompt does so and goes on.
         error = getattr(sys, "last_value", None)
     return error
-
-
-__all__ = ["closed", "watch"]

@@ -78,6 +78,3 @@ class Evaluations:
         one = self._open.get(iterator)
         if one is not None and one.mark:
             one.mark = batch_mark(batch, one.mark)
-
-
-__all__ = ["Evaluations"]

@@ -19,6 +19,3 @@ def thawed(parameters: Iterable[torch.Tensor]) -> Iterator[None]:
     finally:
         for one in frozen:
             one.requires_grad_(False)
-
-
-__all__ = ["thawed"]

@@ -39,6 +39,3 @@ def _with_prefix(address: str, mask: str | None) -> str:
     except ValueError:
         return ip
     return f"{ip}/{bits.bit_count()}" if bits else ip
-
-
-__all__ = ["found"]

@@ -27,6 +27,3 @@ def _counts() -> dict[str, tuple[int, int]]:
     except (OSError, psutil.Error):
         return {}
     return {name: (each.bytes_sent, each.bytes_recv) for name, each in counters.items()}
-
-
-__all__ = ["InterfaceTraffic"]

@@ -27,6 +27,3 @@ def watch(module_of: Callable[[DistributedDataParallel], _native.Module | None])
 
     noted._noted_by_pyddpdiag = True  # type: ignore[attr-defined]
     DistributedDataParallel._match_all_reduce_for_bwd_pass = noted  # type: ignore[method-assign]
-
-
-__all__ = ["watch"]

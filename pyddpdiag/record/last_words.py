@@ -42,6 +42,3 @@ def words(error: BaseException, rank: int) -> str:
     if not found.known or found.kind == "pyddpdiag":
         return ""
     return f"pyddpdiag: rank {rank}: {found}"
-
-
-__all__ = ["arrange", "words"]

@@ -116,6 +116,3 @@ class LineSampler:
             tuple(places),
             self._memory.kept(),
         )
-
-
-__all__ = ["LineSampler"]

@@ -120,6 +120,3 @@ def _length(sampler: Any) -> int | None:
         return len(sampler)
     except TypeError:
         return None
-
-
-__all__ = ["Loaders", "described"]

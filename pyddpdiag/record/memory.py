@@ -108,6 +108,3 @@ def _used(folder: Path) -> int:
     stat = counters(folder / "memory.stat")
     files = sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in ("inactive_file", "active_file"))
     return max(0, int(text) - files) if text.isdecimal() else 0
-
-
-__all__ = ["MemoryLooks"]

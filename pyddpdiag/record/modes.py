@@ -77,6 +77,3 @@ def _probability(layer: nn.Module) -> float:
     if isinstance(layer, nn.RNNBase):
         return layer.dropout if layer.num_layers > 1 else 0.0
     return layer.dropout if isinstance(layer, nn.MultiheadAttention) else 0.0
-
-
-__all__ = ["Modes", "layers_without_effect"]

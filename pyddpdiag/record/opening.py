@@ -121,6 +121,3 @@ def unusable(path: Path, rank: int, owner: int | None, what: str) -> RecorderClo
         f"rank {rank}: the recorder of '{path}' is closed; cannot {what}.",
         hint="keep it open as long as the model trains; to stop recording earlier, call recorder.pause().",
     )
-
-
-__all__ = ["make_folder", "open_trace", "require_text", "unusable", "warn_of_loss"]

@@ -307,6 +307,3 @@ def _together(marks: tuple[tuple[int, float] | None, ...]) -> int:
     """32 bits of all of these checksums."""
     known = [mark[0] for mark in marks if mark is not None]
     return zlib.crc32(b"".join(bits.to_bytes(8, "little") for bits in known)) if known else 0
-
-
-__all__ = ["Optimizers"]

@@ -52,6 +52,3 @@ def _rest(process: int) -> None:
     while not all(future.done() for future in _begun) and time.monotonic() < until:
         time.sleep(0.005)
     time.sleep(REST_S)
-
-
-__all__ = ["arrange", "await_at_exit"]

@@ -30,6 +30,3 @@ def replace_file(path: Path, text: str, within_s: float = WITHIN_S) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     replace(temporary, path, within_s)
-
-
-__all__ = ["LAST_S", "replace_file"]

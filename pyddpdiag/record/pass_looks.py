@@ -100,6 +100,3 @@ def _is_soon_read(gradient: torch.Tensor) -> bool:
         and gradient.device.type == "cpu"
         and gradient.numel() <= 4096
     )
-
-
-__all__ = ["Begun", "PassLooks"]

@@ -16,6 +16,3 @@ def marked_phase(core: _native.Recorder, name: str) -> Iterator[None]:
         yield
     finally:
         phase.end()
-
-
-__all__ = ["marked_phase"]

@@ -395,6 +395,3 @@ def _call(this: weakref.ref[Any], method: str, *arguments: Any) -> None:
     found = this()
     if found is not None:
         getattr(found, method)(*arguments)
-
-
-__all__ = ["Recorder"]

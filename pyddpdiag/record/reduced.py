@@ -85,6 +85,3 @@ class Reduced:
             return {id(one): name for name, one in named if not hasattr(one, "_ddp_ignored")}
         found = ((ref(), name) for ref, name in zip(self.parameters, self.native.names, strict=True))
         return {id(one): name for one, name in found if one is not None}
-
-
-__all__ = ["Reduced", "parameters_of"]

@@ -203,6 +203,3 @@ def _described(arguments: tuple[Any, ...]) -> tuple[str, list[torch.Tensor]]:
     if number not in _names:
         _names[number] = kind.name
     return _names[number], tensors
-
-
-__all__ = ["ReductionWatch"]

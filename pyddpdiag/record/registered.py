@@ -83,6 +83,3 @@ def of_others(ddp: DistributedDataParallel) -> tuple[str, str]:
         f"'{name}'",
         f"DDP takes one per module: register pyddpdiag.timed({name}) in its place, and do not attach.",
     )
-
-
-__all__ = ["Probed", "Registered", "averaging", "find", "has_hook", "of_others"]

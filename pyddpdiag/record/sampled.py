@@ -6,6 +6,3 @@ from __future__ import annotations
 def is_sampled(number: int) -> bool:
     """Whether the event with this number, from 1 on, is: the first 9, and then the first three of each octave."""
     return number <= 9 or number - (1 << number.bit_length() - 1) <= 2
-
-
-__all__ = ["is_sampled"]

@@ -67,6 +67,3 @@ def _file(target: Any) -> tuple[Path, os.stat_result]:
         path = Path(target).resolve()
         return path, path.stat()
     return Path(os.fsdecode(target.name)).resolve(), os.fstat(target.fileno())
-
-
-__all__ = ["Saves"]

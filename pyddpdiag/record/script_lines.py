@@ -78,6 +78,3 @@ def _bases() -> tuple[Path, ...]:
     """The script's folder, and that in which it was started."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     return (*([Path(script).absolute().parent] if script else ()), Path.cwd())
-
-
-__all__ = ["line_of_error", "line_of_frame", "lines_of_frame", "name_of"]

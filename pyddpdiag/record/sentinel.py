@@ -251,6 +251,3 @@ def require_mode(mode: str) -> None:
     """
     if mode not in MODES:
         raise UsageError(f"sentinel must be one of {', '.join(map(repr, MODES))}, not {mode!r}.")
-
-
-__all__ = ["FINGERPRINT", "MODES", "Mode", "Sentinel", "compare", "require_mode"]

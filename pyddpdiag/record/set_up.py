@@ -176,6 +176,3 @@ def _meets_in(frame: FrameType | None) -> str:
             found = _CONSTRUCTION
         frame = frame.f_back
     return found
-
-
-__all__ = ["SetUp"]

@@ -14,7 +14,6 @@ from typing import Final
 
 import psutil
 import torch
-import torch.distributed as dist
 
 import pyddpdiag
 from pyddpdiag import _native
@@ -23,7 +22,7 @@ from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.tried import Tried
-from pyddpdiag.paths import lanes_setup, shared_setup
+from pyddpdiag.paths import gloo, lanes_setup, shared_setup
 from pyddpdiag.record import interface_facts
 from pyddpdiag.record.cpu_quota import CpuQuota
 from pyddpdiag.record.debugging import Debugging
@@ -237,7 +236,7 @@ class Sidecar:
         for identity, name, handle in found:
             # Asked once: at the close the group may have been destroyed.
             if identity not in self._known_groups and handle is not None:
-                self._known_groups[identity] = schema.Group(name, handle.name(), tuple(_ranks(handle)))
+                self._known_groups[identity] = schema.Group(name, handle.name(), tuple(gloo.ranks_of(handle)))
         return {
             identity: replace(
                 group,
@@ -253,11 +252,3 @@ def _cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 0))
-
-
-def _ranks(handle: dist.ProcessGroup) -> list[int]:
-    try:
-        return dist.get_process_group_ranks(handle)
-    except (KeyError, ValueError):
-        # Destroyed meanwhile, or created without torch.distributed.
-        return list(range(handle.size()))

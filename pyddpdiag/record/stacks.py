@@ -102,6 +102,3 @@ def function_of(code: CodeType) -> str:
     """Its name, with its class if it has one; not the function around it."""
     name: str = getattr(code, "co_qualname", code.co_name)
     return name.rpartition("<locals>.")[2]
-
-
-__all__ = ["called", "function_of", "looks_at_main_thread", "named"]

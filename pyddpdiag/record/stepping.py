@@ -195,6 +195,3 @@ def _settings(group: dict[str, Any]) -> str:
         if all(isinstance(one, (bool, int, float)) for one in numbers):
             settings.append(f"{name}={value}")
     return ", ".join(settings)
-
-
-__all__ = ["Link", "Stepping"]

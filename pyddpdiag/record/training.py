@@ -88,6 +88,3 @@ def _ranks_of(group: dist.ProcessGroup) -> frozenset[int]:
         return frozenset(dist.get_process_group_ranks(group))
     except (KeyError, RuntimeError, ValueError):
         return frozenset()
-
-
-__all__ = ["TrainingWatch"]

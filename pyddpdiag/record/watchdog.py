@@ -140,6 +140,3 @@ def _own_stacks() -> str:
             lines = "".join(traceback.format_stack(frame)).rstrip()
             found.append(f"    Thread {names.get(ident, ident)}\n{lines}")
     return "\n".join(found)
-
-
-__all__ = ["Watchdog", "require_seconds"]

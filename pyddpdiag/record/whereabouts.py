@@ -99,6 +99,3 @@ def _common(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     pairs = zip(before, now, strict=False)
     kept = tuple(line for line, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     return kept or tuple(now)
-
-
-__all__ = ["Stall", "Whereabouts"]

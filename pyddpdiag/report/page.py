@@ -21,6 +21,7 @@ from pyddpdiag.report.charts.colours import colour
 from pyddpdiag.report.charts.svg import svg
 from pyddpdiag.report.table import Cell, Table
 
+_PICKS: Final = "Show below:"
 _KEYS: Final = "Keys: arrows move it, plus and minus zoom, 0 shows all."
 SMALL: Final = 300_000
 """Bytes of a page without `zoom`, at most, whatever it is about."""
@@ -86,7 +87,6 @@ class Picks:
     """Buttons that pick something from the choice `chooser`; each has its key and text."""
 
     chooser: str
-    label: str
     items: Sequence[tuple[int, str]]
 
 
@@ -309,8 +309,7 @@ def _picks(picks: Picks) -> str:
         f'<button type="button" data-chooser="{picks.chooser}" data-key="{key}">{_text(text)}</button>'
         for key, text in picks.items
     )
-    label = _text(picks.label)
-    return f'<div class="picks" role="group" aria-label="{label}">\n<span>{label}</span>\n{buttons}\n</div>'
+    return f'<div class="picks" role="group" aria-label="{_PICKS}">\n<span>{_PICKS}</span>\n{buttons}\n</div>'
 
 
 def _figures(figures: Figures) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TextIO
+from typing import Final, TextIO
 
 import numpy as np
 from rich.text import Text
@@ -13,12 +13,11 @@ from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import brief, kind_of
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.model.rows import BucketStats
-from pyddpdiag.model.words import count, number, sentence, size
+from pyddpdiag.model.rows import BucketStats, RankStats
+from pyddpdiag.model.words import count, number, ranges, sentence, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
 from pyddpdiag.report.life_bars import life_bars
-from pyddpdiag.report.machine import machines_line
 from pyddpdiag.report.paths import paths_in_words
 from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
@@ -293,3 +292,42 @@ def _warnings(screen: Screen, report: RunReport) -> None:
         screen.print(Text(f"- {warning}", "dim"), 2)
     if len(report.warnings) > 24:
         screen.print(Text(f"{len(report.warnings) - 24} more; see --json.", "dim"), 2)
+
+
+_HOSTS: Final = 2
+"""So many machines are named; of more, those with a blamed rank first."""
+
+
+def machines_line(report: RunReport) -> str:
+    """Empty where nothing is known."""
+    hosts: dict[str, list[RankStats]] = {}
+    for rank in report.ranks:
+        if rank.cores:
+            hosts.setdefault(rank.host, []).append(rank)
+    blamed = {finding.rank for finding in report.verdict.findings}
+    first = sorted(hosts.values(), key=lambda ranks: not any(each.rank in blamed for each in ranks))
+    said = "; ".join(_of_host(ranks) for ranks in first[:_HOSTS])
+    more = len(first) - _HOSTS
+    return said + (f"; {count(more, 'more machine')}" if more > 0 else "")
+
+
+def _of_host(ranks: list[RankStats]) -> str:
+    who = f"rank{'s' if len(ranks) > 1 else ''} {ranges([each.rank for each in ranks])}"
+    host = clean(ranks[0].host or "?")
+    parts = [f"Machine {host} with {who}: {_span([each.cores for each in ranks], 'core')}"]
+    if all(each.threads for each in ranks):
+        parts.append(_span([each.threads for each in ranks], "thread") + (" each" if len(ranks) > 1 else ""))
+    loads = [each.load for each in ranks if each.load is not None]
+    if loads:
+        parts.append(f"load {number(max(loads))}")
+    used = [each.memory_bytes / 1e9 for each in ranks if each.memory_bytes]
+    if used:
+        least, most = number(min(used)), number(max(used))
+        each_of = least if least == most else f"{least} to {most}"
+        parts.append(f"memory {each_of} of {number(ranks[0].machine_memory_bytes / 1e9)} GB")
+    return ", ".join(parts)
+
+
+def _span(values: list[int], noun: str) -> str:
+    least, most = min(values), max(values)
+    return count(most, noun) if least == most else f"{least} to {count(most, noun)}"

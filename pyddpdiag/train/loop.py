@@ -4,26 +4,52 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pyddpdiag.errors import TrainError
+from pyddpdiag.errors import TrainError, UsageError
 from pyddpdiag.ranks.events import Note
-from pyddpdiag.train import devices, gpu, state
+from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.train import gpu, state
 from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
 from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
 from pyddpdiag.train.probes import NoProbe, Probe, probes
 from pyddpdiag.train.rank_session import Session
-from pyddpdiag.train.waiting import Waiting
+from pyddpdiag.train.settings import Device
 from pyddpdiag.train.wrapping import ddp_arguments, use_cores
 from pyddpdiag.workloads.samples import ShardedBatches, share, steps_per_epoch
 from pyddpdiag.workloads.workload import Workload
 
 _STEP_EVENT_INTERVAL_S = 0.1
+
+
+T = TypeVar("T")
+
+
+class Waiting:
+    """Adds up the seconds spent in a loader, over all loops over `of`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def of(self, loader: Iterable[T]) -> Iterator[T]:
+        """The loader's batches."""
+        batches = iter(loader)
+        while True:
+            begin = time.perf_counter()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            finally:
+                self.seconds += time.perf_counter() - begin
+            yield batch
 
 
 @dataclass(frozen=True)
@@ -56,7 +82,7 @@ def train_rank(session: Session) -> TrainResult:
     """
     settings, place = session.settings, session.place
     threads = use_cores(session)
-    device = devices.choose(settings.device, place)
+    device = device_of(settings.device, place)
     with gpu.watched(device, lambda text: session.tell(Note(text))) as gpu_use:
         if settings.script is not None:
             from pyddpdiag.train.script import run_script
@@ -223,3 +249,24 @@ def _bucket_count(model: nn.Module) -> int:
     # Buckets are rebuilt after the first step; a model with nothing to rebuild keeps the first ones.
     sizes = facts.get("rebuilt_bucket_sizes") or facts.get("bucket_sizes") or ""
     return len([size for size in str(sizes).split(",") if size.strip()])
+
+
+def device_of(wanted: Device, place: Place) -> torch.device:
+    """The device of this rank; assumes that one machine's ranks have consecutive numbers.
+
+    Raises:
+        UsageError: "cuda" is wanted and there are fewer GPUs than ranks on this machine.
+    """
+    if wanted == "cpu":
+        return torch.device("cpu")
+    gpus, ranks = torch.cuda.device_count(), place.local_world_size
+    if gpus >= ranks:
+        device = torch.device("cuda", place.rank % ranks)
+        torch.cuda.set_device(device)
+        return device
+    if wanted == "cuda":
+        raise UsageError(
+            f"rank {place.rank}: --device cuda, but torch sees {gpus} GPUs for {ranks} ranks on this machine.",
+            hint="use --device cpu, or launch as many ranks as there are GPUs.",
+        )
+    return torch.device("cpu")

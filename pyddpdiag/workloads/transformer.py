@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+_HEADS = 4
+
 
 class Layer(nn.Module):
     """Attention to what came before, then a small network per place, each around a shorter way."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.heads = heads
         self.before_attention, self.before_network = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mix, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.network = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
@@ -20,7 +21,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(n, places, width) to the same."""
         n, places, width = x.shape
-        parts = self.mix(self.before_attention(x)).view(n, places, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        parts = self.mix(self.before_attention(x)).view(n, places, 3, _HEADS, -1).permute(2, 0, 3, 1, 4)
         seen = functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(n, places, width))
         changed: Tensor = x + self.network(self.before_network(x))
@@ -33,12 +34,10 @@ class Transformer(nn.Module):
     No dropout: a run must not depend on how many random numbers a rank has drawn.
     """
 
-    def __init__(
-        self, alphabet: int, context: int, width: int = 128, layers: int = 4, heads: int = 4
-    ) -> None:
+    def __init__(self, alphabet: int, context: int, width: int = 128, layers: int = 4) -> None:
         super().__init__()
         self.characters, self.places = nn.Embedding(alphabet, width), nn.Embedding(context, width)
-        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(layers)))
+        self.layers = nn.Sequential(*(Layer(width) for _ in range(layers)))
         self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, alphabet)
 
     def forward(self, characters: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from train_support import ROOT, ended, finish, started
 
 from pyddpdiag.cures.options import Cures
 from pyddpdiag.cures.trial_candidates import wanted_of
-from pyddpdiag.integrations.restart_trial import Asked, RestartTrial
+from pyddpdiag.integrations.restart_trial import RestartTrial
 from pyddpdiag.integrations.short_start import Limits, run_shortly, steps_of
 from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.model.tried import NAME, Tried, tried_from_json
@@ -96,10 +96,8 @@ def test_a_start_that_never_trains_and_a_signal_end_it_and_leave_nothing_behind(
 
 def test_a_cure_whose_ranks_fail_is_left_and_named(tmp_path: Path) -> None:
     wanted = [wanted_of("interface=nowhere0", in_run=False)]
-    start = Start(2)
-    trial = RestartTrial(
-        Asked([JOB, "communication", FOREVER, "-"], start, Cures(), wanted, tmp_path / "trial", 240)
-    )
+    command = [JOB, "communication", FOREVER, "-"]
+    trial = RestartTrial(command, Start(2), wanted, tmp_path / "trial", 240)
     found = trial.run()
     assert found.state == "decided" and not found.best
     assert found.cures[0].left.startswith("the command ended with exit code 1 before any module had trained")

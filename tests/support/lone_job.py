@@ -81,5 +81,3 @@ TOGETHER = (
     "stages",
     "one learner",
 )
-
-__all__ = ["ALONE", "TOGETHER", "train"]

@@ -352,5 +352,3 @@ ADVISED = {
 
 EVEN_UNATTACHED = ("same data", "unfrozen late", "another rate", "no no_sync")
 """What a hook that the script registers itself finds, too."""
-
-__all__ = ["ADVISED", "EVEN_UNATTACHED", "MISTAKES", "OTHER_WAYS", "train", "train_otherwise"]

@@ -154,6 +154,3 @@ def draw(seed: int, ranks: int, *, compiles: bool = False) -> Scenario:
         blocks=dice.choice([6, 12, 500]),
         kept=dice.randint(0, 3),
     )
-
-
-__all__ = ["CURES", "Clearing", "Fault", "Scenario", "draw"]

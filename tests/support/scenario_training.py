@@ -290,6 +290,3 @@ def hurry(scenario: Scenario) -> None:
         return names[scenario.kept % len(names)]
 
     trial_schedule.Schedule._best = best  # type: ignore[method-assign]
-
-
-__all__ = ["Training", "Watch", "digest", "hurry"]

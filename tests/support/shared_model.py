@@ -198,6 +198,3 @@ def _through(rank: Rank) -> Rank:
 
 def _is_free(rank: Rank, number: int) -> bool:
     return rank.at == "free" or rank.number > number
-
-
-__all__ = ["OLD", "SPOILT", "WRONG_SUM", "Exchange", "Found", "Protocol"]

@@ -66,6 +66,3 @@ def found(
             writer.look(at, line, call)
         writer.write(folder)
     return [one for one in analyse(RunView(open_run(folder))).verdict.findings if one.kind in KINDS]
-
-
-__all__ = ["STEPS", "Weights", "found"]

@@ -17,8 +17,8 @@ from support.trace_writer import write_training
 
 from pyddpdiag.bench import results
 from pyddpdiag.bench.compare.compare import compare
-from pyddpdiag.bench.compare.html import page as compare_page
-from pyddpdiag.bench.compare.text import print_comparison
+from pyddpdiag.bench.compare.shown import page as compare_page
+from pyddpdiag.bench.compare.shown import print_comparison
 from pyddpdiag.bench.entries_table import print_entries
 from pyddpdiag.bench.reading import parse
 from pyddpdiag.cli import main

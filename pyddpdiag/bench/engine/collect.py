@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import psutil
 
+from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
 from pyddpdiag.bench.engine.news import Built, Elsewhere, Gathered, LeftOut, Measured, News, Traced
 from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.split import split_of
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
 from pyddpdiag.bench.results import Entry, launches_of
+from pyddpdiag.errors import TraceError
+from pyddpdiag.model.stats import Stat
+from pyddpdiag.pipeline import load_report
 
 
 @dataclass
@@ -135,3 +138,26 @@ def _joined(old: Entry, new: Entry) -> Entry:
     if info.get("split") is None:
         info["split"], info["split_from"] = old.extra_info.get("split"), old.extra_info.get("split_from", "")
     return Entry(new.name, new.group, new.params, info, (*old.round_s, *new.round_s))
+
+
+def split_of(folder: Path) -> dict[str, float | None]:
+    """Seconds per step by part; None if the trace does not tell (docs/benchmarks.md).
+
+    `compute_s`, `data_wait_s` and `exposed_s` are medians over steps, averaged over the ranks, and add up to about
+    the step. The parts of the buckets: see `bucket_time`.
+    """
+    try:
+        report = load_report(folder)
+    except TraceError:
+        return {}
+    return {
+        "compute_s": _mean([rank.compute_ms for rank in report.ranks]),
+        "data_wait_s": _mean([rank.data_wait_ms for rank in report.ranks]),
+        "exposed_s": _mean([rank.exposed_ms for rank in report.ranks]),
+        **bucket_seconds_per_step(report),
+    }
+
+
+def _mean(stats: Sequence[Stat]) -> float | None:
+    known = [stat.median for stat in stats if stat.median is not None]
+    return 1e-3 * sum(known) / len(known) if known else None

@@ -6,8 +6,10 @@ import atexit
 import gc
 import os
 import socket
+import time
 from typing import Any
 
+import psutil
 import torch
 import torch.distributed as dist
 
@@ -15,7 +17,6 @@ from pyddpdiag.bench.engine.conductor import Conductor
 from pyddpdiag.bench.engine.control import Control
 from pyddpdiag.bench.engine.launches import Launch
 from pyddpdiag.bench.engine.news import Elsewhere, Gathered
-from pyddpdiag.bench.engine.others import Others
 from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.rank_worker import RankWorker
 from pyddpdiag.ranks.interfaces import VARIABLE
@@ -54,3 +55,31 @@ def run_launch(plan: SweepPlan, launch: Launch, session: Session) -> None:
         own = control.total(others.own_s())
         if rank == 0:
             session.tell(Elsewhere(others.share(own)))
+
+
+class Others:
+    """Watches from its creation on."""
+
+    def __init__(self) -> None:
+        self._begin = time.perf_counter()
+        self._own = time.process_time()
+        self._idle = _idle_s()
+
+    def own_s(self) -> float:
+        """Processor time of this process."""
+        return time.process_time() - self._own
+
+    def share(self, ranks_s: float) -> float:
+        """The share of all processors that was neither idle nor used by the ranks, 0 to 1.
+
+        Args:
+            ranks_s: processor time of all ranks, in seconds; all run on this machine.
+        """
+        whole = (time.perf_counter() - self._begin) * (psutil.cpu_count() or 1)
+        others = whole - (_idle_s() - self._idle) - ranks_s
+        return min(1.0, max(0.0, others / whole))
+
+
+def _idle_s() -> float:
+    times = psutil.cpu_times()
+    return float(times.idle + getattr(times, "iowait", 0.0))

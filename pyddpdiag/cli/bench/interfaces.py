@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyddpdiag.cli._options import Force
+from pyddpdiag.cli._options import Force, leave_failed
 from pyddpdiag.cli.bench import options
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import say
@@ -108,12 +109,11 @@ def _race(plan: SweepPlan, writer: ResultWriter | None, place: Place | None, as_
         if place is None:
             raise
         say(f"error: {error}", sys.stderr)
-        running.leave(2)
-        return
+        leave_failed()
     if place is None or place.rank == 0:
         _tell(outcome, as_json, launched=place is None)
     if outcome.error is not None and place is not None:
-        running.leave(2)
+        leave_failed()
     running.finish(outcome)
 
 
@@ -123,7 +123,7 @@ def _tell(outcome: Outcome, as_json: bool, launched: bool) -> None:
 
     race = judge(outcome.entries)
     if as_json:
-        say(json.dumps(race.as_dict(), indent=1, allow_nan=False))
+        say(json.dumps(asdict(race), indent=1, allow_nan=False))
         return
     running.show(outcome, False)
     say()

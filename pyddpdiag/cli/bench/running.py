@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,10 +124,3 @@ def finish(outcome: Outcome) -> None:
         raise outcome.error
     if outcome.error is not None:
         raise typer.Exit(2)
-
-
-def leave(code: int) -> None:
-    """Ends a joined rank that failed, at once: a normal exit would wait for Gloo's threads."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Mapping
@@ -9,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from pyddpdiag.doctor.mesh import group
 from pyddpdiag.doctor.mesh.facts import Facts, Spot, gather
 from pyddpdiag.doctor.mesh.probe import Attempt, Listener, reach
 from pyddpdiag.doctor.mesh.wire import Line, Message
+from pyddpdiag.doctor.other_process import OtherProcess
 from pyddpdiag.errors import DoctorError
 from pyddpdiag.ranks import addresses
 
@@ -68,7 +69,7 @@ class Member:
                 wanted = order["group"]
                 address = "127.0.0.1" if self.facts.rank == 0 else hub_address
                 answer = {
-                    "group": group.form(
+                    "group": _form(
                         self.facts.rank, int(wanted["world_size"]), address, int(wanted["port"]), limit
                     )
                 }
@@ -94,3 +95,33 @@ class Member:
         """Listens no more."""
         for listener in self._listeners.values():
             listener.close()
+
+
+_GRACE_S = 1.0
+
+
+def _form(rank: int, world_size: int, address: str, port: int, until: float) -> dict[str, Any]:
+    """How it went: `ok`, `seconds`, `error`. Takes no longer than `until` (monotonic s)."""
+    begin = time.monotonic()
+    left = max(1.0, until - begin)
+    arguments = map(str, (rank, world_size, address, port, left / 2))
+    process = OtherProcess("-m", "pyddpdiag.doctor.try_group", *arguments)
+    output = process.output(max(0.5, left - _GRACE_S))
+    seconds = time.monotonic() - begin
+    if output is None:
+        return {
+            "ok": False,
+            "seconds": seconds,
+            "error": f"no group after {seconds:.0f} s, and no message",
+        }
+    out, errors = output
+    try:
+        answer = json.loads(out.strip().splitlines()[-1])
+        return {
+            "ok": bool(answer["ok"]),
+            "seconds": float(answer["seconds"]),
+            "error": str(answer["error"])[:4000],
+        }
+    except (IndexError, ValueError, KeyError, TypeError):
+        how = f"exitcode  : {process.exit_code} "
+        return {"ok": False, "seconds": seconds, "error": f"{errors[-2000:]}\n{how}".strip()}

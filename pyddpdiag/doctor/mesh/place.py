@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,10 +51,8 @@ def publish(target: Target, port: int, until: float) -> None:
 def withdraw(target: Target) -> None:
     """Takes the file away again."""
     if isinstance(target, FileTarget):
-        try:
+        with suppress(OSError):
             _file(target).unlink(missing_ok=True)
-        except OSError:
-            return
 
 
 def connect(target: Target, until: float) -> tuple[Line, str]:

@@ -62,7 +62,4 @@ class Verdict:
 
     def to_fields(self) -> dict[str, Any]:
         """For a message and for JSON."""
-        fields = asdict(self)
-        for trouble in fields["troubles"]:
-            trouble["lines"] = {str(rank): list(lines) for rank, lines in trouble["lines"].items()}
-        return {**fields, "exit_code": self.exit_code}
+        return {**asdict(self), "exit_code": self.exit_code}

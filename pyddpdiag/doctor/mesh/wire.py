@@ -26,11 +26,6 @@ class Line:
         self._connection = connection
         self._rest = b""
 
-    @property
-    def here(self) -> str:
-        """Our own address on it."""
-        return str(self._connection.getsockname()[0])
-
     def send(self, message: Message, until: float) -> None:
         """Sends one message.
 

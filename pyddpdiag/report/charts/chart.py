@@ -23,7 +23,7 @@ _FINE: Final = (0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5
 
 @dataclass(frozen=True)
 class Line:
-    """Values along the horizontal axis. `hover`: one text per point, instead of its numbers."""
+    """Values along the horizontal axis."""
 
     name: str
     x: Sequence[Number]
@@ -31,7 +31,6 @@ class Line:
     colour: str
     stroke: Stroke = "solid"
     marks: bool = False
-    hover: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,9 @@ class Area:
 
 @dataclass(frozen=True)
 class Points:
-    """Single points. `picks`: what each one stands for; a click on it picks that from the page's choice `chooser`."""
+    """Single points. `hover`: one text per point, instead of its numbers. `picks`: what each one stands for; a click
+    on it picks that from the page's choice `chooser`.
+    """
 
     name: str
     x: Sequence[Number]

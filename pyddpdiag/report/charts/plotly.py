@@ -250,14 +250,14 @@ def _traces(series: Series, x: Axis, panel: Panel) -> list[dict[str, Any]]:
         }
         if series.picks:
             trace |= {"customdata": list(series.picks), "meta": {"picks": series.chooser}}
+        if series.hover:
+            trace |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
     else:
         trace |= {
             "mode": "lines+markers" if series.marks else "lines",
             "line": {"color": colour(series.colour), "dash": series.stroke, "width": 2},
             "marker": {"size": 6},
         }
-    if not isinstance(series, Area) and series.hover:
-        trace |= {"hovertext": _texts(series.hover), "hoverinfo": "text"}
     return [trace]
 
 

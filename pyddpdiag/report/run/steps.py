@@ -31,7 +31,7 @@ def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
         items = [
             (step, f"step {step}: {reason}{_took(report, step)}") for step, reason in details.shown.items()
         ]
-        shown.append(Picks(CHOOSER, "Show below:", items))
+        shown.append(Picks(CHOOSER, items))
     return [*shown, step_chart(report, details), *map_of_ranks(report)]
 
 

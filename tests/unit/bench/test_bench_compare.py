@@ -12,9 +12,8 @@ import pytest
 from sample_entries import file, reduce, step, training
 
 from pyddpdiag.bench.compare.compare import compare
-from pyddpdiag.bench.compare.html import page
+from pyddpdiag.bench.compare.shown import page, print_comparison
 from pyddpdiag.bench.compare.tables import tables
-from pyddpdiag.bench.compare.text import print_comparison
 from pyddpdiag.bench.reading import article
 from pyddpdiag.bench.results import save
 from pyddpdiag.cli import main

@@ -15,9 +15,8 @@ from pyddpdiag.model.cube import PARTS, RankParts
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_json
-from pyddpdiag.report.machine import machines_line
 from pyddpdiag.report.saved import read_report
-from pyddpdiag.report.text import print_text
+from pyddpdiag.report.text import machines_line, print_text
 
 
 def shown(report: RunReport) -> str:

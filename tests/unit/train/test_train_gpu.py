@@ -16,7 +16,7 @@ import torch
 from support.nvml import Gpu, Nvml, NVMLError
 from support.trace_writer import MS, write_training
 
-from pyddpdiag.cli._trained import show
+from pyddpdiag.cli.train import show
 from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.record import gpu
