@@ -184,6 +184,3 @@ def advice_for(sidecars: Iterable[Sidecar]) -> Advice:
     return Advice(
         first.recorded_by, first.launch or Launch(), shell_on(first.platform), lanes, first.framework
     )
-
-
-__all__ = ["Advice", "advice_for", "run_line"]

@@ -19,7 +19,8 @@ from pyddpdiag.analyse.bounds import (
 )
 from pyddpdiag.analyse.episodes import chance_of_one
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.meetings import TAIL, Meetings
+from pyddpdiag.analyse.life import TAIL
+from pyddpdiag.analyse.meetings import Meetings
 from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.trace.rows import Bool, Int64
 
@@ -151,6 +152,3 @@ def _often(rows: Bool) -> bool:
 
 def _mostly(what: Bool, mine: Bool, lead: Float64) -> bool:
     return bool(lead[mine & what].sum() >= NEARLY_ALL * lead[mine].sum())
-
-
-__all__ = ["Alone", "alone"]

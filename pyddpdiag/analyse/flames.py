@@ -58,6 +58,3 @@ def _place(
             bars.append((name, depth, at * second, (at + each.count) * second))
             _place(each, depth + 1, at, least, second, bars)
         at += each.count
-
-
-__all__ = ["flame", "stacks_of"]

@@ -263,6 +263,3 @@ def _judged(
         int(steps[begin - 1]) if begin else None,
         int(steps[end]) if end < len(steps) else None,
     )
-
-
-__all__ = ["HotLine", "hot_lines"]

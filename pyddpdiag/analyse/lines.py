@@ -375,6 +375,3 @@ def _rows(rank: int, lines: RankLines) -> Iterable[LineStats]:
                 count * lines.interval_ms / 1e3,
                 lines.missed_ms / 1e3,
             )
-
-
-__all__ = ["RunLines", "Where", "where_of"]

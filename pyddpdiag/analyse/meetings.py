@@ -140,6 +140,3 @@ def _joining(parts: Sequence[Between]) -> tuple[Float64, Float64]:
     first, second = np.sort(after)[:2]
     least = np.where(after == first, second, first)  # of the others
     return np.minimum(wait.max() - wait, np.maximum(0.0, after - least)), wait
-
-
-__all__ = ["TAIL", "Meetings", "meetings"]

@@ -211,6 +211,3 @@ def _levels(values: Float64, inside: Bool) -> tuple[float, float] | None:
     if min(np.count_nonzero(known & inside), np.count_nonzero(known & ~inside)) < WINDOW // 2:
         return None
     return median(typical[inside]), median(typical[~inside])
-
-
-__all__ = ["Slower", "slower"]

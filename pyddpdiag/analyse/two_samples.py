@@ -60,6 +60,3 @@ class Sample:
 def joined(samples: Sequence[Sample]) -> Sample:
     """The steps of all of these."""
     return Sample(np.concatenate([each.ms for each in samples]), max(each.look_ms for each in samples))
-
-
-__all__ = ["Sample", "joined"]
