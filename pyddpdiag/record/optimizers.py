@@ -141,6 +141,8 @@ class Optimizers:
                 self._ended.append(stepping)
         looks = stepping.due
         stepping.begins(optimizer)
+        if not stepping.closely:
+            return
         if looks:
             for module in self._modules:
                 module.forget_if_gone()
@@ -164,16 +166,16 @@ class Optimizers:
         self._again.due = stepping.due
         for link in stepping.links:
             now = link.module.native.passes
-            # What came before its first step may be another optimizer's.
-            if stepping.steps > 1:
-                # A closure may run many passes within one step, each of which it needs. What came before another
-                # optimizer's step was that one's.
-                since = max(link.module.stepped_at, link.after)
-                link.passes[max(link.before - since, 0) + min(now - link.before, 1)] += 1
+            if stepping.closely:
+                if stepping.steps > 1:
+                    # A closure may run many passes within one step, each of which it needs. What came before another
+                    # optimizer's step, or its own first one, was that one's.
+                    since = max(link.module.stepped_at, link.after)
+                    link.passes[max(link.before - since, 0) + min(now - link.before, 1)] += 1
+                gradient = _gradient(link.module)
+                link.gradient = (weakref.ref(gradient), _version(gradient)) if gradient is not None else None
             link.after = now
             link.module.stepped(now)
-            gradient = _gradient(link.module)
-            link.gradient = (weakref.ref(gradient), _version(gradient)) if gradient is not None else None
         steps = stepping.steps
         if stepping.links and steps & (steps - 1) == 0 and steps.bit_length() % 2 == 1:  # a power of 4
             self._found()

@@ -25,6 +25,9 @@ from pyddpdiag.model.training import MOST, Stepped
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.script_lines import line_of_frame
 
+CLOSELY: Final = 64
+"""So many first steps are followed closely; after them those that are looked at, and the step before each."""
+
 LOOK_INTERVAL: Final = 7
 """All parameters are looked at in the first steps, and in every n-th one after these.
 
@@ -52,6 +55,8 @@ class Stepping:
         self.steps = 0
         self.due = True
         """Whether all parameters are looked at in the next step."""
+        self.closely = True
+        """Whether the present step is followed closely."""
         self.links: list[Link] = []
         self._settings: dict[int, str] = {}
         self._where: set[str] = set()  # lines of the script
@@ -63,7 +68,9 @@ class Stepping:
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
         self.steps += 1
+        looks = self.due
         self.due = self.steps < 4 or (self.steps + 1) % LOOK_INTERVAL == 0
+        self.closely = looks or self.due or self.steps <= CLOSELY
         if self.steps & (self.steps - 1) == 0:
             self._note_settings(optimizer)
         sought = self.steps == 2 and getattr(optimizer.step, "_wrapped_by_lr_sched", False)

@@ -70,7 +70,7 @@ def _passes(view: RunView) -> tuple[int, int, int] | None:
                 continue
             passes, often = max(one.passes.items(), key=lambda entry: entry[1])
             if passes > 1 and often >= MOST * steps and not _begins_fresh(sidecar.training, one.module):
-                found.append((passes, one.module, steps))
+                found.append((passes, one.module, one.steps))
     if not found:
         return None
     passes, module, steps = min(found)

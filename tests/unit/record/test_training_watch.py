@@ -32,6 +32,28 @@ def test_an_optimizer_steps_though_watching_it_fails() -> None:
     assert parameter.tolist() == [0, 0]
 
 
+def test_an_optimizer_is_followed_less_closely_after_a_while() -> None:
+    """It is seen all the same that it steps after two passes, how often, and where its learning rate becomes 0."""
+    core: Any = MagicMock(paused=False, current_step=0)
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    module = Reduced(MagicMock(index=0, passes=0, names=["weight"]), [weakref.ref(parameter)])
+    watch = Optimizers(core, lambda: None, Modes(lambda: None), AveragedAgain())
+    watch.add(module)
+    try:
+        optimizer = torch.optim.SGD([parameter], lr=0.5)
+        for step in range(400):
+            optimizer.param_groups[0]["lr"] = 0.5 * (step < 300)
+            module.native.passes += 2
+            optimizer.step()
+    finally:
+        watch.close()
+    (seen,) = watch.stepped()
+    assert (seen.steps, seen.zero_since) == (400, 300) and set(seen.passes) == {2}
+    # The first ones, and two of seven.
+    assert 64 + 2 * 336 // 7 - 2 <= sum(seen.passes.values()) <= 64 + 2 * 336 // 7 + 2
+
+
 def test_a_loader_with_every_attribute_is_described() -> None:
     """Such as a proxy."""
     loaders = Loaders(lambda: None)
