@@ -78,6 +78,26 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0",),
     ),
     Report(
+        "pytorch/pytorch#107021",
+        "a node cannot reach the endpoint",
+        {
+            "job.log": "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to "
+            "(192.0.2.1, 1234).\n"
+            + raised(
+                "TimeoutError: The client socket has timed out",
+                f"{SITE}/torch/distributed/elastic/rendezvous/c.py",
+            )
+            + "\nThe above exception was the direct cause of the following exception:\n\n"
+            + raised(
+                "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store "
+                "has failed. See inner exception for details.",
+                f"{SITE}/torch/distributed/run.py",
+            )
+        },
+        "rendezvous_unreachable",
+        ("job.log",),
+    ),
+    Report(
         "hiyouga/ChatGLM-Efficient-Tuning#102",
         "exit code -7 in a container",
         {"job.log": torchrun((0, -7), (1, -15))},
@@ -155,6 +175,20 @@ REPORTS: tuple[Report, ...] = (
         ("local rank 3",),
     ),
     Report(
+        "liznerski/fcdd#2",
+        "a lambda in the dataset, loader workers on Windows",
+        {
+            "job.log": raised(
+                "AttributeError: Can't pickle local object 'Digits.__init__.<locals>.<lambda>'",
+                r"C:\work\fit.py",
+                r"C:\py\lib\multiprocessing\reduction.py",
+            )
+            + raised("EOFError: Ran out of input", "<string>", r"C:\py\lib\multiprocessing\spawn.py")
+        },
+        "spawn_not_picklable",
+        ("job.log",),
+    ),
+    Report(
         "QianChen113/RD3D#9",
         "a loader worker on Windows has no memory to start",
         {
@@ -172,6 +206,15 @@ REPORTS: tuple[Report, ...] = (
             "REQUEUE ***\nslurmstepd: error: Failed to send MESSAGE_TASK_EXIT: Connection refused\nsrun: error: "
             "node-a: tasks 2-3: Exited with exit code 1\n",
             "rank_2.log": raised(f"RuntimeError: {VICTIM}", MINE),
+        },
+        "job_cancelled",
+    ),
+    Report(
+        "ZettaAI/zetta_utils#671",
+        "SLURM's time limit",
+        {
+            "slurm.err": "srun: Job step aborted: Waiting up to 47 seconds for job step to finish.\nslurmstepd: error: "
+            "*** STEP 494583.0 ON node-a CANCELLED AT 2026-02-03T09:09:37 DUE TO TIME LIMIT ***\n"
         },
         "job_cancelled",
     ),
@@ -195,6 +238,24 @@ REPORTS: tuple[Report, ...] = (
         "out_of_memory",
     ),
     Report(
+        "Lightning-AI/litData#562",
+        "every rank looks for a cache that another one makes",
+        {
+            "job.log": "".join(
+                prefixed(
+                    f"[rank{rank}]: ",
+                    raised(
+                        "FileNotFoundError: The provided dataset path `/data/cache/a1` does not exist.", MINE
+                    ),
+                )
+                for rank in (0, 3)
+            )
+            + torchrun((0, 1), (3, 1), (1, -15), (2, -15))
+        },
+        "own_error",
+        ("rank 0", "rank 3"),
+    ),
+    Report(
         "andreeaiana/newsreclib#32",
         "a tensor on the CPU is gathered over NCCL",
         {
@@ -207,6 +268,17 @@ REPORTS: tuple[Report, ...] = (
         },
         "wrong_device",
         ("rank 0",),
+    ),
+    Report(
+        "torchgeo/torchgeo#1198",
+        "warnings of sockets on Windows, then a checkpoint that nobody wrote",
+        {
+            "job.log": "[W socket.cpp:601] [c10d] The client socket has failed to connect to [t2]:52826 (system error: "
+            "10049 - The requested address is not valid in its context.).\n"
+            + raised("FileNotFoundError: [Errno 2] No such file or directory: 'best.ckpt'", r"C:\work\fit.py")
+        },
+        "own_error",
+        ("job.log",),
     ),
     Report(
         "henrywoo/pyllama#32",
@@ -232,6 +304,17 @@ REPORTS: tuple[Report, ...] = (
             + "terminate called after throwing an instance of 'std::system_error'\n  what():  Broken pipe\n"
         },
         "peer_gone",
+    ),
+    Report(
+        "tdrussell/diffusion-pipe#333",
+        "rank 0 ends while it reads a dataset; the others lose the store",
+        {
+            "job.log": "[rank2]:[W729 10:15:17.529 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=76, "
+            "addr=[localhost]:60902, remote=[localhost]:29500): Connection reset by peer\n"
+            + torchrun((0, -9), (2, -15))
+        },
+        "rank_killed",
+        ("rank 0",),
     ),
     Report(
         "lucidrains/ring-attention-pytorch#10",

@@ -53,6 +53,18 @@ REPORTS: tuple[Report, ...] = (
     ),
     Report("openai/jukebox#155", "MPICH reports a killed process", {"job.log": MPICH}, "rank_killed"),
     Report(
+        "FedML-AI/FedML#588",
+        "mpirun reports a crash",
+        {
+            "job.log": (
+                "mpirun noticed that process rank 0 with PID 636 on node fl98 exited on "
+                "signal 11 (Segmentation fault).\n"
+            )
+        },
+        "rank_crashed",
+        ("rank 0",),
+    ),
+    Report(
         "facebookresearch/fairseq#2527",
         "mp.spawn, exit code 17",
         {
@@ -158,6 +170,21 @@ REPORTS: tuple[Report, ...] = (
             )
         },
         "launcher_terminated",
+    ),
+    Report(
+        "raywzy/ICT#38",
+        "mp.spawn, SIGKILL",
+        {
+            "job.log": raised(
+                (
+                    "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated "
+                    "with signal SIGKILL"
+                ),
+                MINE,
+            )
+        },
+        "rank_killed",
+        ("rank 0",),
     ),
     Report(
         "pytorch/pytorch#15592",
