@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
-MINE = "/home/me/fit.py"
 SUMMARY = "=" * 60
 VICTIM = (
     "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:54168"

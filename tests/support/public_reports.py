@@ -1,9 +1,10 @@
-"""Public reports of how jobs ended, reworded: only the error messages are as they were printed."""
+"""Thirty public reports of how jobs ended, reworded: only the error messages are as they were printed."""
 
 from __future__ import annotations
 
-from support.public_logs import MINE, SITE, VICTIM, Report, prefixed, raised, spawned, torchrun
+from support.public_logs import SITE, VICTIM, Report, prefixed, raised, spawned, torchrun
 
+MINE = "/home/me/fit.py"
 ABORT = (
     f"terminate called after throwing an instance of 'gloo::IoException'\n  what():  {VICTIM}\n"
     "Aborted (core dumped)\n"
@@ -175,6 +176,28 @@ REPORTS: tuple[Report, ...] = (
         ("local rank 3",),
     ),
     Report(
+        "MIC-DKFZ/nnUNet#1343",
+        "too many threads for the user's limit",
+        {
+            "job.log": "OpenBLAS blas_thread_init: pthread_create failed for thread 50 of 64: Resource temporarily "
+            "unavailable\nOpenBLAS blas_thread_init: RLIMIT_NPROC 4096 current, 513046 max\n"
+            * 3
+            + raised("RuntimeError: One or more background workers are no longer alive.", MINE)
+        },
+        "too_many_threads",
+        ("job.log",),
+    ),
+    Report(
+        "ultralytics/yolov5#5086",
+        "two OpenMP libraries on Windows",
+        {
+            "job.log": "OMP: Error #15: Initializing libiomp5md.dll, but found libiomp5md.dll already initialized.\n"
+            "OMP: Hint This means that multiple copies of the OpenMP runtime have been linked into the program.\n"
+        },
+        "openmp_twice",
+        ("job.log",),
+    ),
+    Report(
         "liznerski/fcdd#2",
         "a lambda in the dataset, loader workers on Windows",
         {
@@ -256,6 +279,29 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0", "rank 3"),
     ),
     Report(
+        "mila-iqia/milabench#367",
+        "a file is missing in a loader worker of one rank",
+        {
+            "job.log": prefixed(
+                "[rank1]: ",
+                raised("FileNotFoundError: Caught FileNotFoundError in DataLoader worker process 2.", MINE)
+                + "Original "
+                + raised("FileNotFoundError: [Errno 2] No such file or directory: '/data/7.png'", MINE),
+            )
+            + prefixed("[rank0]: ", raised(f"RuntimeError: {VICTIM}", MINE))
+            + torchrun((1, 1), (0, 1))
+        },
+        "own_error",
+        ("rank 1",),
+    ),
+    Report(
+        "rasbt/LLMs-from-scratch#40",
+        "more ranks than GPUs, mp.spawn",
+        {"job.log": spawned(0, raised("RuntimeError: CUDA error: invalid device ordinal", MINE))},
+        "own_error",
+        ("rank 0",),
+    ),
+    Report(
         "andreeaiana/newsreclib#32",
         "a tensor on the CPU is gathered over NCCL",
         {
@@ -268,6 +314,19 @@ REPORTS: tuple[Report, ...] = (
         },
         "wrong_device",
         ("rank 0",),
+    ),
+    Report(
+        "X-PLUG/mPLUG-Owl#86",
+        "parameters differ between ranks",
+        {
+            "job.log": raised(
+                "RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, while rank 0 has "
+                "inconsistent 0 params.",
+                MINE,
+            )
+        },
+        "models_differ",
+        ("rank 2", "rank 0"),
     ),
     Report(
         "torchgeo/torchgeo#1198",

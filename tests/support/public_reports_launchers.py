@@ -1,9 +1,10 @@
-"""Reports of launchers, of how groups are made, of older versions and frameworks, reworded as in public_reports."""
+"""Reports of what launchers say, and of how groups are made, reworded as in public_reports."""
 
 from __future__ import annotations
 
-from support.public_logs import MINE, SITE, VICTIM, Report, prefixed, raised, torchrun
+from support.public_logs import SITE, Report, prefixed, raised
 
+MINE = "/home/me/fit.py"
 DS = (
     "[2026-02-03 13:11:27,879] [INFO] [launch.py:428:sigkill_handler] Killing "
     "subprocess 13266\n[2026-02-03 13:11:27,885] [ERROR] "
@@ -30,21 +31,19 @@ NCCL = (
     "This may indicate a possible application crash on rank 0 or a network set "
     "up issue."
 )
-C10D = f"{SITE}/torch/distributed/distributed_c10d.py"
-MESH = "Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error"
-DIFF = (
-    "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is "
-    "running collective: CollectiveFingerPrint(SequenceNumber=1, "
-    "OpType=BARRIER), but Rank 2 is running collective: "
-    "CollectiveFingerPrint(SequenceNumber=0, OpType=BARRIER).Collectives differ "
-    "in the following aspects: Sequence number: 1vs 0"
-)
-REACHED = (
-    "RuntimeError: Rank 1 successfully reached monitoredBarrier, but received "
-    "errors while waiting for send/recv from rank 0. Please check rank 0 logs "
-    "for faulty rank."
-)
 REPORTS: tuple[Report, ...] = (
+    Report(
+        "deepspeedai/DeepSpeed#3232",
+        "DeepSpeed's launcher reports a killed process",
+        {"job.log": DS.format(-9)},
+        "rank_killed",
+    ),
+    Report(
+        "deepspeedai/DeepSpeed#4000",
+        "DeepSpeed's launcher, exit code -7",
+        {"job.log": DS.format(-7)},
+        "shared_memory_full",
+    ),
     Report(
         "deepspeedai/DeepSpeed#5302",
         "DeepSpeed's launcher, exit code 1 and no error",
@@ -130,6 +129,35 @@ REPORTS: tuple[Report, ...] = (
         ("rank 7",),
     ),
     Report(
+        "pytorch/pytorch#30375",
+        "Gloo aborts as it makes its device on two VMs",
+        {
+            "job.log": (
+                "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  "
+                "what():  [enforce fail at "
+                "/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1\n"
+            )
+        },
+        "host_unnamed",
+        ("job.log",),
+    ),
+    Report(
+        "hpcaitech/ColossalAI#2889",
+        "WORLD_SIZE is 0",
+        {
+            "job.log": raised(
+                (
+                    "RuntimeError: [enforce fail at ..\\third_party\\gloo\\gloo\\context.cc:28] "
+                    "rank < size. 0 vs 0"
+                ),
+                MINE,
+                f"{SITE}/torch/distributed/distributed_c10d.py",
+            )
+        },
+        "rank_out_of_range",
+        ("job.log",),
+    ),
+    Report(
         "hiyouga/LlamaFactory#5769",
         "ranks 2 and 3 lost the store of rank 0",
         {
@@ -158,6 +186,23 @@ REPORTS: tuple[Report, ...] = (
         "store_timeout",
     ),
     Report(
+        "SpongebBob/Finetune-ChatGLM2-6B#6",
+        "a rank is busy with data while the other waits in the first barrier",
+        {
+            "job.log": raised(
+                (
+                    "RuntimeError: Timed out initializing process group in store based barrier "
+                    "on rank: 1, for key: store_based_barrier_key:1 (world_size=2, "
+                    "worker_count=1, timeout=0:30:00)"
+                ),
+                MINE,
+                f"{SITE}/torch/distributed/distributed_c10d.py",
+            )
+        },
+        "clients_missing",
+        ("job.log",),
+    ),
+    Report(
         "determined-ai/determined#8915",
         "the cluster's master ends the launcher",
         {
@@ -170,6 +215,22 @@ REPORTS: tuple[Report, ...] = (
             )
         },
         "launcher_terminated",
+    ),
+    Report(
+        "NVIDIA/Megatron-LM#1880",
+        "exit code -11, and a line of the launcher that is broken",
+        {
+            "job.log": (
+                " | lm loss: 1.42E+00 | grad norm: 13.636 |\nW1223 05:17:58.996 3304089 "
+                "site-packages/torch/distributed/elastic/multiprocessing/api.py:908] Sending "
+                "process 3304210 closing signal SIGTERM\nE1223 05:18:02.971 3304089 "
+                "site-packages/torch/distributed/elastic/multiprocessing/api.py:882] failed "
+                "(exitcode: -11) local_rank: 0 (pid: 3304209) of binary: /root/miniconda\n"
+                "3/envs/x/bin/python3.12\n"
+            )
+        },
+        "rank_crashed",
+        ("local rank 0",),
     ),
     Report(
         "raywzy/ICT#38",
@@ -187,85 +248,22 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0",),
     ),
     Report(
-        "pytorch/pytorch#15592",
-        "the host name is a loopback address, Gloo aborts",
+        "ray-project/ray#36317",
+        "a barrier among Ray's actors times out",
         {
-            "job.log": (
-                "terminate called after throwing an instance of 'gloo::IoException'\n  "
-                "what():  [/conda-bld/third_party/gloo/gloo/transport/tcp/pair.cc:724] "
-                "connect [127.0.1.1]:3210: Connection refused\nAborted (core dumped)\n"
+            "job.log": "(CommActor pid=77) "
+            + (
+                "RuntimeError: [/gloo/transport/tcp/unbound_buffer.cc:84] Timed out waiting "
+                "30000ms for recv operation to complete\n"
             )
         },
-        "hostname_loopback",
-        ("job.log",),
+        "receive_timeout",
     ),
     Report(
-        "MIC-DKFZ/nnUNet#2769",
-        "a process that makes batches is gone",
-        {
-            "job.log": "Exception in thread Thread-3 (results_loop):\n"
-            + raised(
-                (
-                    "RuntimeError: One or more background workers are no longer alive. Exiting. "
-                    "Please check the print statements above for the actual error message"
-                ),
-                "/usr/lib/python3.10/threading.py",
-                f"{SITE}/batchgenerators/augmenter.py",
-            )
-            * 2
-        },
+        "pytorch/pytorch#76760",
+        "errors without a text on all ranks but 0",
+        {"job.log": raised("RuntimeError", MINE) * 3},
         "own_error",
         ("job.log",),
-    ),
-    Report(
-        "pytorch/pytorch#148976",
-        "torchrun passes on the ranks' tracebacks",
-        {"job.log": torchrun((0, 1), (1, 1), says=raised(DIFF, MINE, C10D).rstrip().replace("\n", "\n  "))},
-        "collectives_differ",
-        ("rank 1", "rank 2"),
-    ),
-    Report(
-        "InternLM/xtuner#719",
-        "a rank at a barrier, and torchrun's summary",
-        {
-            "job.log": prefixed(
-                "[rank1]: ", raised(REACHED, MINE, C10D) + f" Original exception:\n{VICTIM}\n"
-            )
-            + torchrun((0, 1), (1, 1))
-        },
-        "barrier_victim",
-    ),
-    Report(
-        "microsoft/MeshTransformer#16",
-        "all ranks miss a variable, their tracebacks are mixed",
-        {
-            "job.log": "Traceback (most recent call last):\nTraceback (most recent call last):\n"
-            + f'  File "{MINE}", line 714, in <module>\n' * 2
-            + "    main(args)    main(args)\n"
-            + "KeyError: 'NODE_RANK'\n" * 2
-            + torchrun((1, 1), (0, 1))
-        },
-        "own_error",
-        ("rank 1",),
-    ),
-    Report(
-        "zhengchen1999/DAT#31",
-        "a script for several ranks, started without a launcher",
-        {"job.log": raised("KeyError: 'RANK'", MINE, "/usr/lib/python3.8/os.py")},
-        "environment_incomplete",
-        ("job.log",),
-    ),
-    Report(
-        "RobinWu218/SimDINO#15",
-        "submitit, two nodes",
-        {
-            "0_log.err": (
-                f"[E314 16:42:10.5 ProcessGroupGloo.cpp:143] {MESH}\nsubmitit ERROR "
-                "(2026-03-14 16:42:10,554) - Submitted job triggered an exception\n"
-            )
-            + raised(f"RuntimeError: {MESH}", MINE, C10D)
-        },
-        "full_mesh_failed",
-        ("0_log.err",),
     ),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support import public_reports, public_reports_launchers
+from support import public_reports, public_reports_launchers, public_reports_mixed
 from support.public_logs import Report
 
 from pyddpdiag.messages.logs import read
 from pyddpdiag.messages.shells import Shell
 
-REPORTS = public_reports.REPORTS + public_reports_launchers.REPORTS
+REPORTS = public_reports.REPORTS + public_reports_launchers.REPORTS + public_reports_mixed.REPORTS
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source)
@@ -19,5 +19,6 @@ def test_the_first_line_is_right(report: Report) -> None:
 
 
 def test_they_are_of_different_kinds() -> None:
+    assert len(public_reports.REPORTS) == 30
     assert len({report.source for report in REPORTS}) == len(REPORTS)
     assert len({report.situation for report in REPORTS}) == len(REPORTS)
