@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyddpdiag.errors import PyddpdiagError
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.text import print_text
@@ -145,8 +146,8 @@ def mutated(run: dict[str, bytes], random: np.random.Generator) -> tuple[dict[st
     return files, sum(files[name] != run[name] for name in run)
 
 
-def survive(folder: Path, *, show: bool = True) -> bool:
-    """Read, analyse and render; whether there was a report. Only this package's own errors may come out.
+def survive(folder: Path, *, show: bool = True) -> RunReport | None:
+    """Read, analyse and render; the report, if there was one. Only this package's own errors may come out.
 
     What is shown must be clean: nothing but printable characters and line feeds. Without `show` there is no text,
     which takes longer than all the rest.
@@ -155,14 +156,13 @@ def survive(folder: Path, *, show: bool = True) -> bool:
         report = load_report(folder)
     except PyddpdiagError as error:
         assert "ddptrace" in str(error)
-        return False
+        return None
     json.loads(report_to_json(report))
-    if not show:
-        return True
-    shown = io.StringIO()
-    print_text(report, shown, tables=True)
-    assert shown.getvalue().replace("\n", "").isprintable()
-    return True
+    for tables in (False, True) if show else ():
+        shown = io.StringIO()
+        print_text(report, shown, tables=tables)
+        assert shown.getvalue().replace("\n", "").isprintable()
+    return report
 
 
 def attack(
@@ -180,7 +180,7 @@ def attack(
         figures.files += _write(place, runs, number)
         before = time.monotonic()
         try:
-            figures.read += survive(place, show=number % 4 == 0)
+            figures.read += survive(place, show=number % 4 == 0) is not None
         except BaseException as error:
             raise AssertionError(f"case {number}: {error!r}; its files are in {place}") from error
         took = time.monotonic() - before

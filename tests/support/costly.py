@@ -69,7 +69,7 @@ def cut_while_read(folder: Path, seconds: float) -> int:
     try:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            reports += survive(folder)
+            reports += survive(folder) is not None
     finally:
         stop.set()
         thread.join()

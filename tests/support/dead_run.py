@@ -63,11 +63,12 @@ class DeadRun:
         self.writers[rank].header.update(closed=1, ended=2)
         self.lives_until(rank, at)
 
-    def gets(self, rank: int, at: int, signal: int, text: str = "", *, pid: int | None = None) -> None:
+    def gets(self, rank: int, at: int, signal: int, text: str = "") -> None:
         """A signal ends a rank."""
         self.folder.mkdir(exist_ok=True)
-        pid = GONE + rank if pid is None else pid
-        (self.folder / f"rank_{rank}.end").write_text(f"{pid} {signal} {at * MS}\n{text}", encoding="utf-8")
+        (self.folder / f"rank_{rank}.end").write_text(
+            f"{GONE + rank} {signal} {at * MS}\n{text}", encoding="utf-8"
+        )
         self.lives_until(rank, at)
 
     def command(self, **fields: Any) -> None:

@@ -1,7 +1,5 @@
 """Messages as they are printed, each with an innocent look-alike: (kind, text, facts, look-alike)."""
 
-# Longer than 400 lines: it is one table.
-
 from __future__ import annotations
 
 # Longer than 400 lines: it is one list, with an entry for each text.

@@ -72,9 +72,9 @@ def kill_one(folder: Path, seed: int, hosts: Sequence[int] = ()) -> Kill:
     return Kill(ranks, latest - at)
 
 
-def train_under_load(folder: Path, *, ranks: int = 4, steps: int = 8) -> None:
+def train_under_load(folder: Path) -> None:
     """Trains beside processes that never rest, and checks each step's bits against those that came over Gloo."""
-    with _load(2 * (os.cpu_count() or 1)), _ranks(ranks, same_bits, folder, steps) as started:
+    with _load(2 * (os.cpu_count() or 1)), _ranks(4, same_bits, folder, 8) as started:
         answers = [_answer(pipe, "a run") for _, pipe in started]
         for process, _ in started:
             process.join(ANSWER_S)

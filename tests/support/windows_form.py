@@ -32,50 +32,9 @@ import psutil  # noqa: F401
 import pytest
 import typer.main  # noqa: F401
 
+from support import posix_names
+
 OURS = ("pyddpdiag", "test_", "support.")
-POSIX_MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
-HIDDEN_OF_OS = {
-    *(
-        "fork",
-        "forkpty",
-        "getuid",
-        "geteuid",
-        "getgid",
-        "getegid",
-        "getpgid",
-        "killpg",
-        "setsid",
-        "uname",
-        "sysconf",
-    ),
-    *(
-        "sched_getaffinity",
-        "mkfifo",
-        "mknod",
-        "getloadavg",
-        "WNOHANG",
-        "chown",
-        "pread",
-        "pwrite",
-        "posix_fallocate",
-    ),
-    *("O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_DIRECTORY"),
-}
-HIDDEN_OF_SIGNAL = {
-    *(
-        "SIGKILL",
-        "SIGHUP",
-        "SIGQUIT",
-        "SIGUSR1",
-        "SIGUSR2",
-        "SIGALRM",
-        "SIGSTOP",
-        "SIGCONT",
-        "SIGCHLD",
-        "SIGPIPE",
-    ),
-    *("alarm", "setitimer", "pthread_sigmask", "SIG_BLOCK", "SIG_SETMASK", "SIG_UNBLOCK"),
-}
 # Functions of `os` by how many of their first arguments are paths.
 WITH_PATHS = {
     **dict.fromkeys(
@@ -108,14 +67,15 @@ REMADE = ("genericpath", "ntpath", "fnmatch", "glob", "shutil", "tempfile", "pat
 class Stand(ModuleType):
     """Stands for a module: other values for some of its names, some missing, the rest as they are."""
 
-    def __init__(self, real: ModuleType, hidden: set[str], **changed: object) -> None:
+    def __init__(self, real: ModuleType, **changed: object) -> None:
         super().__init__(real.__name__)
         self.__dict__.update(changed)
-        self.__dict__["_behind"] = (real, hidden)
+        self.__dict__["_behind"] = real
 
     def __getattr__(self, name: str) -> Any:
-        real, hidden = self.__dict__["_behind"]
-        if name in hidden:
+        real = self.__dict__["_behind"]
+        hidden = posix_names.NAMES.get(real.__name__)
+        if hidden is not None and hidden.fullmatch(name):
             raise AttributeError(f"Windows has no {real.__name__}.{name}")
         return getattr(real, name)
 
@@ -162,7 +122,6 @@ def _make() -> dict[str, ModuleType]:
     functions = {name: _translated(getattr(os, name), count) for name, count in WITH_PATHS.items()}
     windows = Stand(
         os,
-        HIDDEN_OF_OS,
         name="nt",
         sep="\\",
         altsep="/",
@@ -176,9 +135,9 @@ def _make() -> dict[str, ModuleType]:
     )
     made: dict[str, ModuleType] = {
         "os": windows,
-        "sys": Stand(sys, set(), platform="win32"),
-        "signal": Stand(signal, HIDDEN_OF_SIGNAL, Signals=_signals()),
-        "io": Stand(io, set(), open=_translated(io.open, 1)),
+        "sys": Stand(sys, platform="win32"),
+        "signal": Stand(signal, Signals=_signals()),
+        "io": Stand(io, open=_translated(io.open, 1)),
     }
     with _swapped(made):
         for name in REMADE:
@@ -220,7 +179,7 @@ def _import_for(
     who = str((globals or {}).get("__name__", ""))
     if level == 0 and who.startswith(OURS):
         top = name.partition(".")[0]
-        if top in POSIX_MODULES:
+        if top in posix_names.MODULES:
             raise ModuleNotFoundError(f"Windows has no module {top}", name=top)
         if top in WINDOWS:
             return WINDOWS[name] if fromlist and name in WINDOWS else WINDOWS[top]

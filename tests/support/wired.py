@@ -21,8 +21,6 @@ def connect(
     receiver: RankWriter,
     local: str,
     peer: str,
-    *,
-    unread: bool = False,
     **readings: int | None,
 ) -> None:
     """Both ends of one connection over which only the sender sends: `readings` is how far its counters went.
@@ -55,8 +53,7 @@ def connect(
         for index, (name, value) in enumerate(sound.items())
     }
     sender.reading(there, BEGIN, **before)
-    if not unread:
-        sender.reading(there, END, **after)
+    sender.reading(there, END, **after)
     receiver.reading(
         back, BEGIN, bytes_sent=0, bytes_acked=0, busy_us=0, segments=0, retransmitted=0, dsack_dups=0
     )

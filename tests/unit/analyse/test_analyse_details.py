@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.reported import report_of
 from support.trace_writer import GROUP, IN_FLIGHT, MS, RankWriter
 
 from pyddpdiag.pipeline import load_report
@@ -16,8 +17,7 @@ def test_parameters_are_named_from_the_sidecar_in_the_buffers_order(tmp_path: Pa
         {"id": f"{7:016x}", "module": 0, "parameters": [1, 0, 5], "dtype": "float32"}
     ]
     writer.bucket(0, 1, 2, 3)
-    writer.write(tmp_path)
-    bucket = load_report(tmp_path).buckets[0]
+    bucket = report_of([writer], tmp_path).buckets[0]
     assert bucket.parameters == ("b", "a", "module0.param5")
     assert (bucket.bucket, bucket.dtype) == ("0000000000000007", "float32")
 
@@ -27,8 +27,7 @@ def test_several_modules_prefix_their_parameters(tmp_path: Path) -> None:
     writer.sidecar["modules"] = [{"index": i, "parameters": [{"name": "weight"}]} for i in range(2)]
     writer.sidecar["buckets"] = [{"id": f"{7:016x}", "module": 1, "parameters": [0]}]
     writer.bucket(0, 1, 2, 3, module=1)
-    writer.write(tmp_path)
-    assert load_report(tmp_path).buckets[0].parameters == ("module1.weight",)
+    assert report_of([writer], tmp_path).buckets[0].parameters == ("module1.weight",)
 
 
 def test_sidecar_of_any_rank_will_do(tmp_path: Path) -> None:
@@ -64,8 +63,7 @@ def test_error_text_is_joined_even_within_a_character(tmp_path: Path) -> None:
     writer = RankWriter(2, 4)
     ticket = writer.bucket(5, 1, 2, 3, flags=1, step=3)
     writer.error(ticket, text)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert report.errors_total == 1
     error = report.errors[0]
     assert (error.rank, error.kind, error.what, error.step, error.sequence) == (
@@ -83,8 +81,7 @@ def test_error_parts_whose_first_was_overwritten_still_show(tmp_path: Path) -> N
     writer = RankWriter()
     ticket = writer.bucket(5, 1, 2, 3, flags=1)
     writer.add(6, text=b"the end of it", reference=ticket, index=3)
-    writer.write(tmp_path)
-    assert load_report(tmp_path).errors[0].text == "the end of it"
+    assert report_of([writer], tmp_path).errors[0].text == "the end of it"
 
 
 def test_operations_in_flight(tmp_path: Path) -> None:
@@ -94,8 +91,7 @@ def test_operations_in_flight(tmp_path: Path) -> None:
     writer.collective("gloo:barrier", 30 * MS, 0, state=IN_FLIGHT)
     writer.bucket(2, 35 * MS, 36 * MS, 0, flags=64, step=2)
     writer.step(2, 15 * MS, 16 * MS, 0, state=IN_FLIGHT)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert report.in_flight_total == report.ranks[0].in_flight == 3
     one, two, three = report.in_flight_operations
     assert (one.kind, one.sequence, one.started, one.abandoned, one.open_ms) == (
@@ -112,8 +108,7 @@ def test_operations_in_flight(tmp_path: Path) -> None:
 def test_bucket_that_ended_and_waits_to_be_consumed_is_not_in_flight(tmp_path: Path) -> None:
     writer = RankWriter(closed=0)
     writer.bucket(0, 10 * MS, 11 * MS, 12 * MS, state=IN_FLIGHT)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert report.ranks[0].in_flight == 0
     assert report.buckets[0].count == 1
 
@@ -159,8 +154,7 @@ def test_buckets_are_listed_by_what_they_cost(tmp_path: Path) -> None:
     for sequence, (reference, took) in enumerate(((1, 5), (2, 50), (1, 5), (3, 20), (1, 5))):
         begin = (1 + sequence) * 1000 * MS
         writer.bucket(sequence, begin, begin, begin + took * MS, reference=reference, step=1)
-    writer.write(tmp_path)
-    buckets = load_report(tmp_path).buckets
+    buckets = report_of([writer], tmp_path).buckets
     assert [int(bucket.bucket, 16) for bucket in buckets] == [2, 3, 1]
     assert [bucket.cost_ms for bucket in buckets] == [50.0, 20.0, 15.0]
 
@@ -170,5 +164,4 @@ def test_groups_are_named(tmp_path: Path) -> None:
     writer.bucket(0, 1, 2, 3)
     writer.bucket(0, 1, 2, 3, group=GROUP + 1, reference=8)
     writer.bucket(0, 1, 2, 3, group=0, reference=9)
-    writer.write(tmp_path)
-    assert {b.group for b in load_report(tmp_path).buckets} == {"0", f"{GROUP + 1:016x}", "unknown"}
+    assert {b.group for b in report_of([writer], tmp_path).buckets} == {"0", f"{GROUP + 1:016x}", "unknown"}

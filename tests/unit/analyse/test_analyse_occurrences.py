@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.pipeline import load_report
@@ -83,8 +84,7 @@ def test_without_start_times_the_split_is_not_known(tmp_path: Path) -> None:
 def test_instant_transfer_has_no_bandwidth(tmp_path: Path) -> None:
     writer = RankWriter()
     writer.bucket(0, 10, 20, 20)
-    writer.write(tmp_path)
-    times = load_report(tmp_path).buckets[0].times
+    times = report_of([writer], tmp_path).buckets[0].times
     assert (times.wire_ms.median, times.algbw_gbps.median) == (0.0, None)
 
 
@@ -115,8 +115,7 @@ def test_medians_and_percentiles_are_numpys(tmp_path: Path) -> None:
     for sequence, total in enumerate(totals.tolist()):
         begin = (sequence + 1) * 10**12
         writer.bucket(sequence, begin, begin, begin + total * MS, step=7)
-    writer.write(tmp_path)
-    total_ms = load_report(tmp_path).buckets[0].times.total_ms
+    total_ms = report_of([writer], tmp_path).buckets[0].times.total_ms
     assert total_ms.median == np.median(totals)
     assert total_ms.p95 == pytest.approx(np.percentile(totals, 95))
 

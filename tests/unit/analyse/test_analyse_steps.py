@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.reported import report_of
 from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.coverage import Coverage
@@ -27,8 +28,7 @@ def test_every_number_of_one_step(tmp_path: Path) -> None:
     writer.backward(0, base + 15 * MS, base + 30 * MS, base + 38 * MS)
     writer.bucket(0, base + 20 * MS, base + 21 * MS, base + 29 * MS, step=0)
     writer.bucket(1, base + 28 * MS, base + 30 * MS, base + 37 * MS, step=0)
-    writer.write(tmp_path)
-    steps = load_report(tmp_path).steps
+    steps = report_of([writer], tmp_path).steps
     assert column(steps, "wall_ms", 0) == 40.0
     assert column(steps, "data_wait_ms", 0) == 4.0
     assert column(steps, "exposed_ms", 0) == 7.0
@@ -43,8 +43,7 @@ def test_communication_that_ends_before_backward_is_not_exposed(tmp_path: Path) 
     writer = RankWriter()
     writer.backward(0, 10 * MS, 50 * MS, 51 * MS)
     writer.bucket(0, 20 * MS, 21 * MS, 40 * MS)
-    writer.write(tmp_path)
-    assert column(load_report(tmp_path).steps, "exposed_ms", 0) == 0.0
+    assert column(report_of([writer], tmp_path).steps, "exposed_ms", 0) == 0.0
 
 
 def test_several_passes_in_a_step_are_distinguished_and_added(tmp_path: Path) -> None:
@@ -53,16 +52,14 @@ def test_several_passes_in_a_step_are_distinguished_and_added(tmp_path: Path) ->
     for sequence, (module, finalize, ended) in enumerate(((0, 20, 23), (0, 40, 45), (1, 60, 62))):
         writer.bucket(sequence, (finalize - 5) * MS, (finalize - 4) * MS, ended * MS, step=0, module=module)
         writer.backward(0, (finalize - 10) * MS, finalize * MS, (ended + 1) * MS, module=module)
-    writer.write(tmp_path)
-    assert column(load_report(tmp_path).steps, "exposed_ms", 0) == pytest.approx(10.0)
+    assert column(report_of([writer], tmp_path).steps, "exposed_ms", 0) == pytest.approx(10.0)
 
 
 def test_pass_of_another_step_is_no_substitute(tmp_path: Path) -> None:
     writer = RankWriter()
     writer.bucket(0, 10 * MS, 11 * MS, 15 * MS, step=0)
     writer.backward(1, 30 * MS, 40 * MS, 41 * MS)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert column(report.steps, "exposed_ms", 0) is None
     assert report.buckets[0].times.hidden_fraction.median is None
 
@@ -82,8 +79,7 @@ def test_without_backward_records_exposure_is_not_known(tmp_path: Path) -> None:
     for step in range(6):
         begin = (1 + step) * 50 * MS
         writer.bucket(step, begin, begin, begin + MS)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert report.steps.source == "buckets"
     assert np.isnan(report.steps.exposed_ms).all()
     assert column(report.steps, "wall_ms", 3) == 50.0
@@ -94,8 +90,7 @@ def test_step_without_a_batch_is_no_step(tmp_path: Path) -> None:
     writer = RankWriter()
     writer.step(0, 10, 20, 30)
     writer.step(1, 40, 0, 0, flags=16)
-    writer.write(tmp_path)
-    rank = load_report(tmp_path).ranks[0]
+    rank = report_of([writer], tmp_path).ranks[0]
     assert (rank.steps, rank.last_step) == (1, 0)
 
 
@@ -115,8 +110,7 @@ def test_first_step_is_left_out_of_medians_when_there_are_enough(
         took = (1000 if step == 0 else 10) * MS
         writer.step(step, begin, begin, begin + took)
         writer.bucket(step, begin, begin, begin + took)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert report.steps.left_out == left_out
     assert report.ranks[0].wall_ms.p95 == pytest.approx(10.0) or not left_out
     assert report.buckets[0].count == steps
@@ -130,8 +124,7 @@ def test_step_that_the_ring_has_partly_overwritten_is_left_out(tmp_path: Path) -
         begin = (1 + step) * 100 * MS
         for index in range(2):
             writer.bucket(2 * step + index, begin, begin, begin + MS, step=step)
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     assert report.steps.step.tolist() == list(range(9, 20))
     assert report.steps.left_out == (9,)
     assert "medians leave out step 9 (not all of their records are there)." in report.warnings
@@ -142,8 +135,7 @@ def test_bucket_of_the_first_layout_is_kept_and_marked(tmp_path: Path) -> None:
     for step in range(8):
         begin = (1 + step) * 100 * MS
         writer.bucket(step, begin, begin, begin + MS, reference=1 if step == 0 else 2)
-    writer.write(tmp_path)
-    buckets = {bucket.bucket: bucket for bucket in load_report(tmp_path).buckets}
+    buckets = {bucket.bucket: bucket for bucket in report_of([writer], tmp_path).buckets}
     first, later = buckets[f"{1:016x}"], buckets[f"{2:016x}"]
     assert (first.first_steps_only, first.count, first.judged) == (True, 1, 1)
     assert first.times.total_ms.median == 1.0
@@ -157,8 +149,7 @@ def test_own_time_leaves_out_waiting_in_other_collectives(tmp_path: Path) -> Non
     writer.collective("gloo:broadcast", 20 * MS, 26 * MS)
     writer.collective("gloo:broadcast", 24 * MS, 30 * MS)
     writer.bucket(1, 40 * MS, 41 * MS, 42 * MS)
-    writer.write(tmp_path)
-    assert column(load_report(tmp_path).steps, "own_ms", 1) == 18.0
+    assert column(report_of([writer], tmp_path).steps, "own_ms", 1) == 18.0
 
 
 def test_coverage_agrees_with_counting_every_nanosecond() -> None:

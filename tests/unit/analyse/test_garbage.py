@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import time
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,31 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import own_clock
-from support.trace_writer import RankWriter, header_page, record_dtype, write_training
-
-from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.model.report import RunReport
-from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_json
-from pyddpdiag.report.text import print_text
+from support.attack import survive
+from support.trace_writer import RankWriter, header_page, record_dtype
 
 pytestmark = pytest.mark.slow
 SLOW = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-
-
-def survive(folder: Path) -> RunReport | None:
-    """Read, analyse and render; only this package's own errors may come out."""
-    try:
-        report = load_report(folder)
-    except PyddpdiagError as error:
-        assert "ddptrace" in str(error)
-        return None
-    report_to_json(report)
-    for tables in (False, True):
-        print_text(report, io.StringIO(), tables=tables)
-    return report
 
 
 @SLOW
@@ -96,24 +76,6 @@ def test_random_fields_in_published_records(
     assert survive(folder) is not None
 
 
-@SLOW
-@given(st.integers(0, 2**32))
-def test_flipped_bytes_in_a_sound_run(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    folder = tmp_path_factory.mktemp("run")
-    write_training(folder, steps=6)
-    random = np.random.default_rng(seed)
-    for path in sorted(folder.iterdir()):
-        raw = np.frombuffer(path.read_bytes(), np.uint8).copy()
-        # Half of them in what matters most: the header and the first records.
-        for end in (min(len(raw), 1200), len(raw)):
-            places = random.integers(0, end, 6)
-            raw[places] = random.integers(0, 256, 6)
-        path.write_bytes(
-            raw.tobytes()[: int(random.integers(1, len(raw) + 1)) if random.random() < 0.2 else None]
-        )
-    survive(folder)
-
-
 def _each_on_its_own(folder: Path, count: int) -> float:
     """Two ranks of so many records, each in a group, step and bucket of its own; processor time of their report."""
     folder.mkdir()
@@ -149,24 +111,6 @@ def test_every_record_in_its_own_group_step_and_bucket(tmp_path: Path) -> None:
         if _each_on_its_own(tmp_path / f"many{attempt}", 16_000) < 30 * few:
             return
     pytest.fail("the time grows with the square of the records")
-
-
-def test_claimed_capacity_costs_no_memory(tmp_path: Path) -> None:
-    """A sparse gigabyte: looked through in pieces, and nothing of it kept."""
-    path = tmp_path / "rank_0.ddptrace"
-    capacity = 2**23
-    with path.open("wb") as file:
-        file.write(header_page(capacity=capacity, tickets=2**40))
-        file.truncate(4096 + 128 * capacity)
-    if path.stat().st_size > 4096 and getattr(path.stat(), "st_blocks", 1) * 512 > 2**26:
-        pytest.skip("no sparse files on this file system")
-    tracemalloc.start()
-    try:
-        report = survive(tmp_path)
-        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
-    finally:
-        tracemalloc.stop()
-    assert report is not None and report.ranks[0].records == 0
 
 
 def test_error_parts_without_end(tmp_path: Path) -> None:

@@ -35,11 +35,6 @@ def test_what_is_hidden_stays_hidden() -> None:
     assert shared_gain_ms(0.1, buckets) == 0.0
 
 
-@pytest.mark.parametrize("amount, share", [(25 * MB, BYTES_SHARE), (4096, LATENCY_SHARE)])
-def test_buckets_of_one_size(amount: int, share: float) -> None:
-    assert shared_gain_ms(1000.0, [bucket(amount, 10.0)]) == pytest.approx(10.0 * (1 - share))
-
-
 def test_nothing_is_reported_where_nothing_is_known() -> None:
     assert shared_gain_ms(10.0, []) is None
     assert shared_gain_ms(10.0, [bucket(MB, None)]) is None

@@ -382,3 +382,12 @@ def test_ranks_on_several_clocks_are_on_one_line(tmp_path: Path) -> None:
     run = read_run(tmp_path)
     first, second = (line.buckets.times[:, 3] for line in run.timelines)
     assert np.abs(first - second).max() < 5_000_000
+
+
+def test_stacks_have_rank_part_lines_and_looks(folder: Path, tmp_path: Path) -> None:
+    assert main(["export", str(folder), "--stacks", "--output-dir", str(tmp_path)]) == 0
+    lines = (tmp_path / "stacks.txt").read_text(encoding="utf-8").splitlines()
+    looks = {stack: int(count) for stack, _, count in (line.rpartition(" ") for line in lines)}
+    assert looks["rank 1;forward;train.py:9 in load_labels;time.sleep"] >= 10
+    assert not any("load_labels" in stack for stack in looks if stack.startswith(("rank 0;", "rank 2;")))
+    assert sum(looks.values()) == RANKS * STEPS

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import python
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
 import pyddpdiag
@@ -105,13 +104,3 @@ def test_a_saved_report_is_not_narrowed(tmp_path: Path) -> None:
     file.write_text(report_to_json(load_report(tmp_path)), encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be narrowed"):
         load_report(file, step=3)
-
-
-def test_it_needs_no_torch(tmp_path: Path) -> None:
-    write_training(tmp_path)
-    program = (
-        "import sys, pyddpdiag; report = pyddpdiag.load_report(sys.argv[1]); "
-        "assert report.world_size and 'torch' not in sys.modules"
-    )
-    done = python("-c", program, tmp_path)
-    assert done.returncode == 0, done.stderr

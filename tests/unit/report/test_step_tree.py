@@ -40,8 +40,7 @@ def passes(folder: Path) -> RankParts:
         times = (begin, begin, begin + 30 * MS, begin + 35 * MS, begin - 10 * MS, begin)
         writer.add(BACKWARD, times=times, step=step)
         writer.bucket(step, begin + 20 * MS, begin + 20 * MS, begin + 35 * MS)
-    writer.write(folder)
-    (parts,) = load_report(folder).parts
+    (parts,) = report_of([writer], folder).parts
     return parts
 
 

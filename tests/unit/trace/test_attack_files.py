@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.attack import peak_bytes, survive
+from support.attack import Length, attack, peak_bytes, survive
 from support.costly import MANY, cut_while_read, full_sidecars, sparse
 from support.trace_writer import COMPLETE, RankWriter, header_page, record_dtype, write_training
 
@@ -278,3 +278,10 @@ def test_run_that_is_replaced_while_it_is_read(tmp_path: Path, monkeypatch: pyte
     run = open_run(tmp_path)
     assert [trace.rank for trace in run.ranks] == [0]
     assert any("was replaced while it was read" in text for text in run.warnings)
+
+
+def test_mutated_files_give_a_report_or_one_clear_error(tmp_path: Path) -> None:
+    found = attack(tmp_path, Length(cases=2000, seconds=8))
+    assert found.cases > 20
+    assert 0 < found.read < found.cases or found.cases < 100
+    assert found.slowest_bytes < 64 * 2**20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,17 @@ def traced(folder: Path, launch: str = "", started_s: float = 0) -> Path:
         encoding="utf-8",
     )
     return folder
+
+
+def launched(monkeypatch: pytest.MonkeyPatch, restarts: str | None = None, launch: str | None = None) -> Any:
+    """pyddpdiag.record.elastic, in a rank of such a launch."""
+    elastic = pytest.importorskip("pyddpdiag.record.elastic", reason="pyddpdiag.record stands on torch")
+    for name, value in (("TORCHELASTIC_RESTART_COUNT", restarts), ("TORCHELASTIC_RUN_ID", launch)):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    return elastic
 
 
 def test_names_and_numbers_belong_together(tmp_path: Path) -> None:
@@ -81,12 +93,7 @@ def test_where_an_attempt_records(
     taken: list[int],
     expected: int,
 ) -> None:
-    elastic = pytest.importorskip("pyddpdiag.record.elastic", reason="pyddpdiag.record stands on torch")
-    for name, value in (("TORCHELASTIC_RESTART_COUNT", restarts), ("TORCHELASTIC_RUN_ID", launch)):
-        if value is None:
-            monkeypatch.delenv(name, raising=False)
-        else:
-            monkeypatch.setenv(name, value)
+    elastic = launched(monkeypatch, restarts, launch)
     for number in taken:
         traced(attempt_folder(tmp_path / "run", number), launch or "")
     assert elastic.attempt_in(tmp_path / "run") == expected
@@ -125,12 +132,7 @@ def test_a_run_records_beside_those_before_it(
     before: list[tuple[str, float]],
     expected: tuple[int, int],
 ) -> None:
-    elastic = pytest.importorskip("pyddpdiag.record.elastic", reason="pyddpdiag.record stands on torch")
-    for name, value in (("TORCHELASTIC_RESTART_COUNT", restarts), ("TORCHELASTIC_RUN_ID", launch)):
-        if value is None:
-            monkeypatch.delenv(name, raising=False)
-        else:
-            monkeypatch.setenv(name, value)
+    elastic = launched(monkeypatch, restarts, launch)
     for number, (theirs, started_s) in enumerate(before, 1):
         traced(numbered(tmp_path / "run", number), theirs, started_s)
     assert elastic.place_beside(tmp_path / "run") == expected
@@ -139,7 +141,6 @@ def test_a_run_records_beside_those_before_it(
 def test_a_folder_without_a_name_of_its_own_has_none_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elastic = pytest.importorskip("pyddpdiag.record.elastic", reason="pyddpdiag.record stands on torch")
+    elastic = launched(monkeypatch)
     monkeypatch.chdir(traced(tmp_path / "run"))
-    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
     assert [elastic.place_beside(Path(name)) for name in (".", "..")] == [(1, 0)] * 2

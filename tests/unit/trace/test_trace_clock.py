@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter, write_training
 
@@ -130,14 +129,3 @@ def test_each_clock_is_moved_before_they_are_compared(tmp_path: Path) -> None:
     found = RunView(run, taken_in(run)).occurrences
     assert found.arrival_ms.tolist() == [30e-6]
     assert found.total_ms.tolist() == [130e-6]
-
-
-def test_a_start_that_was_not_seen_is_no_time(tmp_path: Path) -> None:
-    for rank in range(2):
-        writer = RankWriter(rank, 2)
-        writer.bucket(0, 100 + rank, 0, 300)
-        writer.write(tmp_path)
-    run = open_run(tmp_path)
-    found = RunView(run, taken_in(run)).occurrences
-    assert found.total_ms.tolist() == [200e-6]
-    assert np.isnan(found.wire_ms).all() and np.isnan(found.queue_ms).all()

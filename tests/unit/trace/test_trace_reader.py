@@ -103,14 +103,6 @@ def test_torn_record_is_dropped_and_counted(tmp_path: Path) -> None:
     assert trace.torn == 1
 
 
-def test_in_flight_record_is_kept(tmp_path: Path) -> None:
-    writer = RankWriter(closed=0)
-    writer.bucket(0, 1, 2, 0, state=IN_FLIGHT)
-    trace = read_trace(writer.write(tmp_path))
-    assert is_in_flight(trace.of_kind(Kind.BUCKET)).tolist() == [True]
-    assert not trace.header.closed
-
-
 def test_record_in_a_foreign_slot_is_malformed(tmp_path: Path) -> None:
     writer = RankWriter(capacity=8)
     writer.bucket(0, 1, 2, 3)

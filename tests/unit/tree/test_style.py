@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import posix_names
 from support.commands import python
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,15 +31,6 @@ SYSTEM_WORDS = re.compile(
     r"_WIN32|__linux__|__APPLE__|[<\"](windows|winsock2|ws2tcpip|unistd|fcntl|pthread|sys/\w+)\.h[>\"]"
 )
 TORCH_HEADER = re.compile(r"#include [<\"](torch|ATen|c10|pybind11|Python)[/.]")
-POSIX_MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
-POSIX_NAMES = {
-    "os": re.compile(
-        r"fork|forkpty|get(e?uid|e?gid|pgid|pgrp)|killpg|setsid|setpgid|uname|wait\w*|WNOHANG|sched_\w+|sysconf|mkfifo"
-    ),
-    "signal": re.compile(
-        r"SIG(KILL|HUP|QUIT|USR1|USR2|ALRM|STOP|CONT|CHLD|PIPE)|alarm|setitimer|pthread_\w+"
-    ),
-}
 LENGTH_LIMIT = 400
 LENGTH_EXCUSE = re.compile(r"(longer|more) than 400 lines", re.IGNORECASE)
 
@@ -62,14 +54,14 @@ def posix_only(source: str) -> list[str]:
     found = []
     for node in at_import(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [a.name for a in node.names if a.name.partition(".")[0] in POSIX_MODULES]
+            found += [a.name for a in node.names if a.name.partition(".")[0] in posix_names.MODULES]
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            if node.module.partition(".")[0] in POSIX_MODULES:
+            if node.module.partition(".")[0] in posix_names.MODULES:
                 found.append(node.module)
-            elif node.module in POSIX_NAMES:
-                found += [a.name for a in node.names if POSIX_NAMES[node.module].fullmatch(a.name)]
+            elif node.module in posix_names.NAMES:
+                found += [a.name for a in node.names if posix_names.NAMES[node.module].fullmatch(a.name)]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            names = POSIX_NAMES.get(node.value.id)
+            names = posix_names.NAMES.get(node.value.id)
             if names is not None and names.fullmatch(node.attr):
                 found.append(f"{node.value.id}.{node.attr}")
     return found

@@ -40,16 +40,13 @@ import importlib, os, pkgutil, signal, sys
 import hashlib, json, multiprocessing.connection, shutil, socket, subprocess, tempfile, urllib.parse
 import numpy, psutil, rich.console, rich.progress, rich.table, typer, typer.testing
 sys.modules["torch"] = None
-for name in ("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"):
+sys.path.insert(0, "tests")
+from support import posix_names
+for name in posix_names.MODULES:
     sys.modules[name] = None
-for name in ("fork", "forkpty", "getuid", "geteuid", "getgid", "killpg", "setsid", "uname", "sched_getaffinity",
-             "sysconf", "mkfifo", "WNOHANG", "getpgid", "getloadavg"):
-    if hasattr(os, name):
-        delattr(os, name)
-for name in ("SIGKILL", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGSTOP", "SIGCONT", "SIGCHLD",
-             "SIGPIPE", "alarm", "setitimer", "pthread_sigmask"):
-    if hasattr(signal, name):
-        delattr(signal, name)
+for module in (os, signal):
+    for name in filter(posix_names.NAMES[module.__name__].fullmatch, dir(module)):
+        delattr(module, name)
 sys.platform = "win32"
 import pyddpdiag
 imported = 0

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.posix_names import NAMES
 
 TESTS = Path(__file__).resolve().parents[2]
 # Those of faults, bed and attack need Linux as a whole, those of device a GPU.
 FILES = sorted(path for folder in ("unit", "integration") for path in (TESTS / folder).rglob("*.py"))
 FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f]')
-SIGNALS = re.compile(r"SIG(KILL|HUP|QUIT|USR1|USR2|ALRM|STOP|CONT|CHLD|PIPE|BUS)|alarm|setitimer|pthread_\w+")
 STARTS = {"subprocess.run", "subprocess.Popen", "subprocess.check_output", "subprocess.check_call"}
 
 
@@ -71,7 +71,7 @@ def unfit_parts(function: ast.FunctionDef, source: str) -> Iterator[str]:
             # Only paths are divided by texts.
             yield from (f"the name {text!r}" for text in texts(node.right) if FORBIDDEN.search(text))
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "signal":
-            if SIGNALS.fullmatch(node.attr):
+            if NAMES["signal"].fullmatch(node.attr):
                 yield f"signal.{node.attr}"
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in STARTS and node.args:
             command = node.args[0].elts[:1] if isinstance(node.args[0], (ast.List, ast.Tuple)) else []

@@ -35,10 +35,6 @@ def findings(
 ALIKE = [(32, FLOAT)] * 6
 
 
-def test_the_same_calls_are_no_finding(tmp_path: Path) -> None:
-    assert findings(tmp_path, [ALIKE] * 3) == []
-
-
 @pytest.mark.parametrize(("other", "field"), [((64, FLOAT), "bytes"), ((32, DOUBLE), "dtype")])
 def test_the_first_call_that_differs_is_reported_with_its_rank(
     tmp_path: Path, other: tuple[int, int], field: str

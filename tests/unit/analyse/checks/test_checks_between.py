@@ -10,7 +10,6 @@ from support.trace_writer import MS, RankWriter
 
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.charts.chart import Spans
 from pyddpdiag.report.run.account import account_chart
 from pyddpdiag.report.run.figures import figures
@@ -31,8 +30,6 @@ def write(
     data_ms: float = 0.0,
     barrier: bool = True,
     epoch: int = 12,
-    start_ms: float = 0.0,
-    marks: bool = True,
     set_up: tuple[dict[str, object], ...] = ({}, {}),
     core_share: float = 0.0,
 ) -> RunReport:
@@ -44,7 +41,7 @@ def write(
     writers = [RankWriter(rank, 2, monotonic_ns=OPENED_NS, wall_ns=1_000 * S) for rank in range(2)]
     for writer, seen in zip(writers, set_up, strict=True):
         writer.sidecar |= {"start_up": seen, "process_started_s": 990.0} if seen else {}
-    now, waited = OPENED_NS + int(start_ms * MS), 0
+    now, waited = OPENED_NS, 0
     for step in range(STEPS):
         waits = int((data_ms if step and step % epoch == 0 else 1.0) * MS)
         for writer in writers:
@@ -60,8 +57,7 @@ def write(
             lone = int((alone_ms or {}).get(step, 0.0) * MS)
             waited += int(lone * core_share)
             for writer in writers:
-                if marks:
-                    writer.step(step + 1, now, 0, now, flags=NO_BATCH)
+                writer.step(step + 1, now, 0, now, flags=NO_BATCH)
                 if barrier and lone:
                     mine = now + (0 if writer.rank else lone)
                     writer.collective("gloo:barrier", mine, now + lone + MS, step=step)
@@ -174,8 +170,7 @@ def test_the_bars_mark_where_a_rank_works_alone_though_no_loader_marks_the_steps
         now += alone + 40 * MS
     for writer in writers:
         writer.collective("gloo:barrier", now + (0 if writer.rank else 300 * MS), now + 301 * MS)
-        writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of(writers, tmp_path)
     assert [(each.kind, each.rank) for each in report.verdict.findings] == [("rank_alone", 0)]
     chart = account_chart(report)
     assert chart is not None
@@ -192,8 +187,7 @@ def test_work_before_the_first_step_by_one_rank(tmp_path: Path) -> None:
             writer.step(step, now, now, now + 40 * MS)
             writer.backward(step, now, now + 30 * MS, now + 35 * MS)
             writer.bucket(step, now + 25 * MS, now + 26 * MS, now + 32 * MS, step=step)
-        writer.write(tmp_path)
-    found = load_report(tmp_path).verdict.findings[0]
+    found = report_of(writers, tmp_path).verdict.findings[0]
     assert (found.kind, found.rank, found.cost_ms) == ("rank_alone", 0, None)
     assert "before the first step" in found.message and found.cost_s == pytest.approx(2.0, rel=0.01)
 

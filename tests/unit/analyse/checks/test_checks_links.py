@@ -16,16 +16,9 @@ from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import number
 from pyddpdiag.trace.layout import DTYPE_NAMES, Flag, Kind
 
-CAUSES = {"packet_loss", "high_latency", "slow_link", "wrong_interface", "interface_order", "loopback"}
 LOSSY = {"retransmitted": SEGMENTS // 50, "dsack_dups": SEGMENTS // 100, "busy_us": 2 * 10**6}
 FAR = {"min_rtt_us": 6_000}
 SLOW = {"busy_us": 8 * 10**6}
-
-
-def test_sound_links_leave_the_finding_without_a_cause(tmp_path: Path) -> None:
-    ring(tmp_path, 4)
-    found = only(tmp_path)
-    assert found.kind == "exposed_communication"
 
 
 def test_faults_of_links_that_nobody_waits_for_are_not_reported(tmp_path: Path) -> None:
@@ -390,9 +383,3 @@ def test_an_order_that_costs_nothing_is_a_note(tmp_path: Path) -> None:
     found = only(tmp_path)
     # With two ranks neither order is the usual one.
     assert (found.kind, found.severity, found.rank) == ("interface_order", "note", None)
-
-
-def test_a_cause_replaces_the_finding_that_names_none(tmp_path: Path) -> None:
-    ring(tmp_path, 2, {(1, 0): LOSSY})
-    kinds = {each.kind for each in findings(tmp_path)}
-    assert kinds & CAUSES and "exposed_communication" not in kinds

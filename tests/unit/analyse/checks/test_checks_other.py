@@ -45,8 +45,7 @@ def write(
         now = after
     for writer in writers:
         writer.sidecar["recorded_by"] = by
-        writer.write(folder)
-    return load_report(folder)
+    return report_of(writers, folder)
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -106,8 +105,7 @@ def broadcast(folder: Path, *, takes: float, root_late: float = 0.0) -> RunRepor
         now = done
     for writer in writers:
         writer.sidecar["host"] = "one"
-        writer.write(folder)
-    return load_report(folder)
+    return report_of(writers, folder)
 
 
 def test_a_broadcast_costs_what_its_receiver_waits_once_the_root_has_begun(tmp_path: Path) -> None:
@@ -177,8 +175,7 @@ def test_under_accumulation_the_table_of_ranks_has_one_basis(tmp_path: Path) -> 
             writer.backward(step, now + 3 * MS, now + 6 * MS, end)
             writer.bucket(step // 4, now + 5 * MS, now + 6 * MS, end, step=step)
         now = end
-    writer.write(tmp_path)
-    report = load_report(tmp_path)
+    report = report_of([writer], tmp_path)
     (rank,) = report.ranks
     assert (rank.steps, rank.micro_steps) == (60, 4)
     assert rank.wall_ms.median == pytest.approx(28.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,9 @@ from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.run import open_run
 
 
-def view(folder: Path) -> RunView:
+def view(writers: Iterable[RankWriter], folder: Path) -> RunView:
+    for writer in writers:
+        writer.write(folder)
     return RunView(open_run(folder))
 
 
@@ -29,9 +32,7 @@ def two(
     """Two ranks and one connection, over which rank 0 sends."""
     writers = [RankWriter(rank, 2) for rank in range(2)]
     connect(writers[0], writers[1], local, peer, **readings)
-    for writer in writers:
-        writer.write(folder)
-    return view(folder)
+    return view(writers, folder)
 
 
 def test_a_link_is_the_difference_of_its_readings(tmp_path: Path) -> None:
@@ -71,9 +72,8 @@ def test_counters_of_32_bits_may_begin_again(tmp_path: Path) -> None:
         writer.connection_name(text)
         writer.reading(text, BEGIN, segments=2**32 - 10, retransmitted=5, dsack_dups=5)
         writer.reading(text, END, segments=90, retransmitted=6, dsack_dups=5)
-        writer.write(tmp_path)
-    assert view(tmp_path).links[0].segments == 100
-    assert view(tmp_path).links[0].retransmitted == 1
+    there = view(writers, tmp_path).links[0]
+    assert (there.segments, there.retransmitted) == (100, 1)
 
 
 def test_a_counter_that_goes_back_was_another_connections(tmp_path: Path) -> None:
@@ -83,8 +83,7 @@ def test_a_counter_that_goes_back_was_another_connections(tmp_path: Path) -> Non
         writer.connection_name(text)
         writer.reading(text, BEGIN, bytes_acked=1000, bytes_sent=1000)
         writer.reading(text, END, bytes_acked=10, bytes_sent=10)
-        writer.write(tmp_path)
-    assert view(tmp_path).links[0].bytes is None
+    assert view(writers, tmp_path).links[0].bytes is None
 
 
 def test_the_least_round_trip_is_of_all_readings(tmp_path: Path) -> None:
@@ -92,9 +91,7 @@ def test_the_least_round_trip_is_of_all_readings(tmp_path: Path) -> None:
     connect(writers[0], writers[1], "10.0.0.1:5000", "10.0.0.2:6000")
     for at, trip in ((END + MS, 7), (END + 2 * MS, None), (END + 3 * MS, 30)):
         writers[0].reading("10.0.0.1:5000|10.0.0.2:6000", at, min_rtt_us=trip)
-    for writer in writers:
-        writer.write(tmp_path)
-    assert view(tmp_path).links[0].min_rtt_ms == pytest.approx(0.007)
+    assert view(writers, tmp_path).links[0].min_rtt_ms == pytest.approx(0.007)
 
 
 def test_a_link_that_is_cut_is_not_slow(tmp_path: Path) -> None:
@@ -105,9 +102,7 @@ def test_a_link_that_is_cut_is_not_slow(tmp_path: Path) -> None:
     cut = {"bytes_sent": 10**8 + 1001, "bytes_acked": 10**8 + 1001, "segments": 71_004}
     for half in range(1, 121):
         writers[0].reading(name, END + half * 500 * MS, busy_us=501_003 + half * 500_000, **cut)
-    for writer in writers:
-        writer.write(tmp_path)
-    assert view(tmp_path).links[0].busy_ms_per_mb == pytest.approx(5.0)
+    assert view(writers, tmp_path).links[0].busy_ms_per_mb == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -115,9 +110,7 @@ def test_names_of_several_parts_and_of_either_byte_order(tmp_path: Path, order: 
     writers = [RankWriter(rank, 2, order=order) for rank in range(2)]
     ends = ("2001:db8:1111:2222:3333:4444:5555:6666:5000", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff:6000")
     connect(writers[0], writers[1], *ends)
-    for writer in writers:
-        writer.write(tmp_path)
-    there = view(tmp_path).links[0]
+    there = view(writers, tmp_path).links[0]
     assert (there.local, there.remote) == ("2001:db8:1111:2222:3333:4444:5555:6666", ends[1][:-5])
     assert there.bytes == 100_000_000
 
@@ -127,11 +120,10 @@ def test_connections_between_the_same_addresses_are_one_link(tmp_path: Path) -> 
     for port in range(3):
         connect(writers[0], writers[1], f"10.0.0.1:{5000 + port}", f"10.0.0.2:{6000 + port}", busy_us=200_000)
     connect(writers[0], writers[1], "10.0.1.1:5000", "10.0.1.2:6000")
-    for writer in writers:
-        writer.write(tmp_path)
-    found = [(link.local, link.connections, link.bytes) for link in view(tmp_path).links if link.rank == 0]
+    links = view(writers, tmp_path).links
+    found = [(link.local, link.connections, link.bytes) for link in links if link.rank == 0]
     assert found == [("10.0.0.1", 3, 300_000_000), ("10.0.1.1", 1, 100_000_000)]
-    assert view(tmp_path).links[0].busy_ms_per_mb == pytest.approx(2.0)
+    assert links[0].busy_ms_per_mb == pytest.approx(2.0)
 
 
 def test_connections_of_others_and_of_the_store_are_no_links(tmp_path: Path) -> None:
@@ -143,22 +135,17 @@ def test_connections_of_others_and_of_the_store_are_no_links(tmp_path: Path) -> 
     writers[0].reading("10.0.0.1:4001|10.9.9.9:443", BEGIN, bytes_sent=5)
     # A process that is connected to itself.
     connect(writers[0], writers[0], "127.0.0.1:1", "127.0.0.1:2")
-    for writer in writers:
-        writer.write(tmp_path)
-    assert view(tmp_path).links == ()
-    assert len(view(tmp_path).connections) == 5
+    found = view(writers, tmp_path)
+    assert (found.links, len(found.connections)) == ((), 5)
 
 
 def test_loopback_addresses_of_two_hosts_do_not_meet(tmp_path: Path) -> None:
     writers = [RankWriter(rank, 2) for rank in range(2)]
     connect(writers[0], writers[1], "127.0.0.1:1", "127.0.0.1:2")
-    for writer in writers:
-        writer.write(tmp_path)
-    assert view(tmp_path).links == ()
+    assert view(writers, tmp_path).links == ()
     for writer in writers:
         writer.sidecar["host"] = "one"
-        writer.write(tmp_path)
-    assert [link.loopback for link in view(tmp_path).links] == [True, True]
+    assert [link.loopback for link in view(writers, tmp_path).links] == [True, True]
 
 
 def test_interfaces_are_named_by_their_addresses(tmp_path: Path) -> None:
@@ -168,9 +155,7 @@ def test_interfaces_are_named_by_their_addresses(tmp_path: Path) -> None:
         {"name": "lo", "addresses": ["127.0.0.1/8", "::1/128"]},
         {"name": "eth7", "addresses": ["fe80::1/64", "10.0.0.1/24"], "speed_mbit": 1000},
     ]
-    for writer in writers:
-        writer.write(tmp_path)
-    there, back = view(tmp_path).links
+    there, back = view(writers, tmp_path).links
     assert (there.interface, there.peer_interface) == ("eth7", "")
     assert (back.interface, back.peer_interface) == ("", "eth7")
 
@@ -194,8 +179,7 @@ def test_readings_without_a_name_and_names_without_a_reading_are_left_out(tmp_pa
     writer.connection_name("no name at all")
     writer.reading("no name at all", BEGIN)
     writer.add(9, flags=2048, reference=fnv(b"x"), index=2**32 - 1, text=b"far")
-    writer.write(tmp_path)
-    assert view(tmp_path).connections == ()
+    assert view([writer], tmp_path).connections == ()
 
 
 def test_the_report_has_the_links_and_reads_them_back(tmp_path: Path) -> None:
@@ -247,6 +231,6 @@ def test_readings_of_random_bits_are_survived(tmp_path: Path) -> None:
         for _ in range(20):
             writer.add(9, flags=2048, reference=int(random.integers(0, 9)), text=random.bytes(64))
         writer.write(tmp_path)
-    assert len(view(tmp_path).links) == 2
+    assert len(RunView(open_run(tmp_path)).links) == 2
     parsed = json.loads(report_to_json(load_report(tmp_path)))
     assert len(parsed["links"]) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.reported import findings
 from support.wired import MEGABYTES, only, ring
 
 from pyddpdiag.analyse.links.connections import Connection
@@ -121,3 +122,19 @@ def test_how_gradients_are_put_into_buckets_is_no_cause_beside_other_traffic(
         writer.write(tmp_path)
     found = only(tmp_path)
     assert (found.kind, found.rank) == (("exposed_communication", 1) if heavy else ("single_bucket", None))
+
+
+@pytest.mark.parametrize("lanes", [False, True])
+def test_lanes_take_interfaces_of_their_own(lanes: bool, tmp_path: Path) -> None:
+    """Gloo's own is asked for by the variable, and what it sends over another one is a mistake."""
+    for rank, writer in enumerate(ring(tmp_path, 2)):
+        names = ("eth0", "eth1")
+        writer.sidecar["interfaces"] = [
+            {"name": name, "addresses": [f"10.0.{place}.{rank + 1}/24"]} for place, name in enumerate(names)
+        ]
+        writer.sidecar["environment"] = {"GLOO_SOCKET_IFNAME": "eth1"}
+        if lanes:
+            shares = [{"interface": name, "mbit": 90.0, "share": 0.5} for name in names]
+            writer.sidecar["groups"][0]["lanes"] = shares
+        writer.write(tmp_path)
+    assert ("wrong_interface" in {each.kind for each in findings(tmp_path)}) is not lanes

@@ -78,11 +78,6 @@ def test_late_rank_on_another_clock_is_named_all_the_same(tmp_path: Path) -> Non
     assert (finding.kind, finding.rank) == ("late_rank", 1)
 
 
-def test_two_late_ranks_of_four_are_both_named(tmp_path: Path) -> None:
-    write_training(tmp_path, world_size=4, steps=20, late_ms={0: 15.0, 3: 9.0}, jitter_ms=0.5)
-    assert [finding.rank for finding in load_report(tmp_path).verdict.findings] == [0, 3]
-
-
 def test_rank_that_waits_for_data_is_distinguished_from_one_that_computes_longer(tmp_path: Path) -> None:
     write_training(tmp_path, steps=20, data_late_ms={1: 12.0})
     late = findings(tmp_path)["late_rank"]
@@ -123,11 +118,6 @@ def test_exposed_communication_with_its_numbers(tmp_path: Path) -> None:
     assert finding.bucket == report.buckets[0].bucket
     assert finding.parameter == "layer1.weight"
     assert report.verdict.line.startswith("Communication is 53% exposed: 24.0 ms of 45.0 ms per step")
-
-
-def test_waiting_for_a_late_rank_is_not_called_exposed_communication(tmp_path: Path) -> None:
-    write_training(tmp_path, steps=20, late_ms={1: 60.0})
-    assert set(findings(tmp_path)) == {"late_rank"}
 
 
 def test_uneven_ranks_blame_nobody_and_are_not_healthy(tmp_path: Path) -> None:
@@ -217,14 +207,14 @@ def test_missing_rank_leaves_the_verdict_open(tmp_path: Path) -> None:
     assert "rank 1 of 2" in report.verdict.line
 
 
-def training(folder: Path, ranks: int = 2, steps: int = 6, **header: dict[int, Any]) -> list[RankWriter]:
-    """Plain writers with some sound steps, to be broken by the test; `header` gives fields by rank."""
+def training(folder: Path, ranks: int = 2, **header: dict[int, Any]) -> list[RankWriter]:
+    """Plain writers with six sound steps, to be broken by the test; `header` gives fields by rank."""
     writers = [
         RankWriter(rank, ranks, **{name: value[rank] for name, value in header.items() if rank in value})
         for rank in range(ranks)
     ]
     for writer in writers:
-        writer.sound_steps(range(steps))
+        writer.sound_steps(range(6))
     return writers
 
 
