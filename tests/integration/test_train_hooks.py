@@ -20,7 +20,7 @@ from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
-pytestmark = pytest.mark.usefixtures("forked_launches")
+pytestmark = pytest.mark.usefixtures("forked_launches", "own_folder")
 # The defaults, and what they learn, are those of test_train_run.py. One epoch is enough to tell a hook that averages
 # from one that does not (84% seen, 10% by chance).
 ONE_EPOCH, GOAL = TrainSettings(epochs=1, lr=0.02, timeout_s=100), 0.6
@@ -41,13 +41,6 @@ def kind_of(way: Averaging) -> tuple[str | None, bool]:
     """Those alike have the same losses to the last bit; so have a native hook and its Python twin."""
     rounds = way.compress if way.shared_memory == "off" else None
     return rounds, way.error_feedback
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
 
 
 def _with(session: Session, hook: Averaging) -> TrainResult:
