@@ -27,7 +27,8 @@ AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZ
 
 
 @contextmanager
-def serving(command: list[str | Path], port: int, log: Path) -> Iterator[None]:
+def serving(command: list[str | Path], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that listens; it and all that it started are gone after the block."""
     with log.open("ab") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
     try:
@@ -39,7 +40,7 @@ def serving(command: list[str | Path], port: int, log: Path) -> Iterator[None]:
                 break
             except OSError:
                 time.sleep(0.1)
-        yield
+        yield server
     finally:
         # sshd gives each connection a process in a session of its own.
         with suppress(psutil.Error):
@@ -65,6 +66,27 @@ def configured(given: dict[str, str]) -> Iterator[None]:
         conf.update(kept)
         os.environ.clear()
         os.environ.update(before)
+
+
+S3Server = tuple[dict[str, str], subprocess.Popen[bytes]]
+
+
+@contextmanager
+def s3_serving(folder: Path) -> Iterator[S3Server]:
+    """A server that speaks S3: the variables that lead to it, and its process."""
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    port = own_port()
+    start = "from moto.server import main; main()"
+    given = {
+        "FSSPEC_S3_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "FSSPEC_S3_KEY": "test",
+        "FSSPEC_S3_SECRET": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    command: list[str | Path] = [sys.executable, "-c", start, "-H", "127.0.0.1", f"-p{port}"]
+    with serving(command, port, folder / "log") as process:
+        yield given, process
 
 
 @pytest.fixture(scope="module")

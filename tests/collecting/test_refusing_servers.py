@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from collecting.conftest import configured, serving
-from support.ports import own_port
+from collecting.conftest import configured, s3_serving
 
 KEY = "are the keys or the password right"
 PLACE = "does the bucket, container or share exist"
@@ -51,22 +50,9 @@ class Refusal:
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    pytest.importorskip("moto")
-    pytest.importorskip("s3fs")
-    port, folder = own_port(), tmp_path_factory.mktemp("s3")
-    start = "from moto.server import main; main()"
-    given = {
-        "FSSPEC_S3_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "FSSPEC_S3_KEY": "test",
-        "FSSPEC_S3_SECRET": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
     # From the first request on, it asks who it is.
     asking = {"INITIAL_NO_AUTH_ACTION_COUNT": "0"}
-    with (
-        configured(asking),
-        serving([sys.executable, "-c", start, "-H", "127.0.0.1", f"-p{port}"], port, folder / "log"),
-    ):
+    with configured(asking), s3_serving(tmp_path_factory.mktemp("s3")) as (given, _):
         yield given
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from collecting.conftest import sshd
+from collecting.conftest import configured, s3_serving, serving, sshd
 from support.contents import contents
 from support.ports import own_port
 from support.trace_writer import write_training
@@ -23,73 +21,29 @@ from pyddpdiag.remote.carrier import Carrier
 from pyddpdiag.remote.copy import at_hand, copied
 from pyddpdiag.remote.place import Place
 
-WAIT_S = 100.0
-
-
-def answers(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Waits until a server listens."""
-    import socket
-
-    until = time.monotonic() + WAIT_S
-    while time.monotonic() < until:
-        assert process.poll() is None, "the server ended"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("the server does not listen")
+Served = tuple[str, subprocess.Popen[bytes]]
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    pytest.importorskip("moto")
-    pytest.importorskip("s3fs")
-    port = own_port()
-    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", f"-p{port}"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    given = {
-        "FSSPEC_S3_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-        "FSSPEC_S3_KEY": "test",
-        "FSSPEC_S3_SECRET": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    before = dict(os.environ)
-    os.environ.update(given)
-    from fsspec.config import conf, set_conf_env
-
-    set_conf_env(conf)
-    try:
-        answers(port, server)
-        yield "s3://traces/runs", server
-    finally:
-        conf.pop("s3", None)
-        os.environ.clear()
-        os.environ.update(before)
-        server.kill()
-        server.wait()
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with s3_serving(tmp_path_factory.mktemp("s3")) as (given, process), configured(given):
+        yield "s3://traces/runs", process
 
 
 @pytest.fixture(scope="module")
-def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder, port = tmp_path_factory.mktemp("sshd"), own_port()
     command = sshd(folder, port)
-    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    from fsspec.config import conf
+    with serving(command, port, folder / "log") as process, configured({}):
+        from fsspec.config import conf
 
-    conf["sftp"] = {"key_filename": str(folder / "user"), "allow_agent": False, "look_for_keys": False}
-    try:
-        answers(port, server)
-        yield f"sftp://{getpass.getuser()}@127.0.0.1:{port}{folder / 'runs'}", server
-    finally:
-        conf.pop("sftp", None)
-        server.kill()
-        server.wait()
+        conf["sftp"] = {"key_filename": str(folder / "user"), "allow_agent": False, "look_for_keys": False}
+        yield f"sftp://{getpass.getuser()}@127.0.0.1:{port}{folder / 'runs'}", process
 
 
 @pytest.fixture(params=["s3", "sftp"])
-def server(request: pytest.FixtureRequest) -> tuple[str, subprocess.Popen[bytes]]:
-    found: tuple[str, subprocess.Popen[bytes]] = request.getfixturevalue(request.param)
+def server(request: pytest.FixtureRequest) -> Served:
+    found: Served = request.getfixturevalue(request.param)
     return found
 
 
@@ -103,9 +57,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return contents(folder.iterdir())
 
 
-def test_there_and_back(
-    run: Path, server: tuple[str, subprocess.Popen[bytes]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_there_and_back(run: Path, server: Served, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"{server[0]}/whole"
     assert main(["collect", str(run), "--into", url]) == 0
     with at_hand(url) as folder:
@@ -120,7 +72,7 @@ def test_there_and_back(
     ]
 
 
-def test_pieces_while_it_runs(run: Path, server: tuple[str, subprocess.Popen[bytes]]) -> None:
+def test_pieces_while_it_runs(run: Path, server: Served) -> None:
     place = Place(f"{server[0]}/pieces")
     with (run / "rank_0.ddptrace").open("r+b") as file:
         file.truncate(2**21)
@@ -140,7 +92,7 @@ def test_pieces_while_it_runs(run: Path, server: tuple[str, subprocess.Popen[byt
         assert content(folder) == content(run)
 
 
-def test_two_runs_at_one_place(run: Path, server: tuple[str, subprocess.Popen[bytes]]) -> None:
+def test_two_runs_at_one_place(run: Path, server: Served) -> None:
     place = Place(f"{server[0]}/two")
     assert not Carrier(run, place).finish().trouble
     for trace in run.glob("*.ddptrace"):
@@ -151,7 +103,7 @@ def test_two_runs_at_one_place(run: Path, server: tuple[str, subprocess.Popen[by
 
 
 def test_a_server_that_is_gone_loses_nothing(
-    run: Path, server: tuple[str, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+    run: Path, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped, not ended: it takes connections and answers nothing."""
     import signal

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,18 @@ SMALL = Job("mlp", batch=16)
 ASK_AGAIN_S = 45.0
 
 
-def judged(cause: str, folder: Path, drawn: Drawn | None = None, server: Server | None = None) -> Outcome:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server | None]:
+    """Forks the ranks, where they can be."""
+    if sys.platform != "linux":
+        yield None
+        return
+    made = Server(environment())
+    yield made
+    made.close()
+
+
+def judged(cause: str, folder: Path, server: Server | None, drawn: Drawn | None = None) -> Outcome:
     """The outcome of a run that must not fail itself."""
     drawn = drawn or CAUSES[cause].draw(random.Random(SEED), SMALL)
     outcome = run(Plan(SEED, cause), folder, drawn=drawn, brief=True, ask_again_s=ASK_AGAIN_S, server=server)
@@ -39,44 +51,37 @@ def judged(cause: str, folder: Path, drawn: Drawn | None = None, server: Server 
 @pytest.mark.parametrize(
     "cause", ["killed", "stuck in its code", "skips a step", "dies in a user's collective"]
 )
-def test_what_goes_wrong_is_named_with_its_culprit(cause: str, tmp_path: Path) -> None:
-    outcome = judged(cause, tmp_path)
+def test_what_goes_wrong_is_named_with_its_culprit(cause: str, tmp_path: Path, server: Server | None) -> None:
+    outcome = judged(cause, tmp_path, server)
     assert outcome.judgement is not None
     assert outcome.judgement.cause and outcome.judgement.blame == "right", outcome
     assert outcome.exit_code == 1
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_a_nan_is_named_with_the_rank_that_made_it(ranks: int, tmp_path: Path) -> None:
+def test_a_nan_is_named_with_the_rank_that_made_it(tmp_path: Path, server: Server | None) -> None:
     # In a step of which no statistics are taken.
-    job = replace(SMALL, ranks=ranks)
+    job = replace(SMALL, ranks=3)
     fault = {"name": "nan", "rank": 1, "step": 13}
     drawn = Drawn(job, fault, Truth((Answer("non_finite_gradient"),), 1))
-    outcome = judged("NaN in one rank", tmp_path, drawn)
+    outcome = judged("NaN in one rank", tmp_path, server, drawn)
     assert outcome.judgement is not None and outcome.verdict is not None
     assert outcome.judgement.cause and outcome.judgement.blame == "right", outcome
     assert outcome.verdict["findings"][0]["since_step"] == 13
     assert outcome.exit_code == 1
 
 
-def test_a_straggler_of_several_steps_time_is_named(tmp_path: Path) -> None:
+def test_a_straggler_of_several_steps_time_is_named(tmp_path: Path, server: Server | None) -> None:
     # Its delay is a multiple of the step as measured just before, so that it stands out of any other load.
     drawn = Drawn(SMALL, {"name": "sleep", "rank": 1, "share": 5.0}, Truth((Answer("late_rank"),), 1))
-    outcome = judged("straggler sleeps", tmp_path, drawn)
+    outcome = judged("straggler sleeps", tmp_path, server, drawn)
     assert outcome.judgement is not None
     assert outcome.judgement.kind and outcome.judgement.blame == "right", outcome
     assert outcome.exit_code == 1
     assert outcome.counts, f"its cost is measured: {outcome}"
 
 
-def test_a_healthy_training_reports_no_failure(tmp_path: Path) -> None:
-    # By forked ranks, where they can be.
-    server = Server(environment()) if sys.platform == "linux" else None
-    try:
-        outcome = judged("healthy", tmp_path, Drawn(SMALL, {"name": ""}, Truth()), server)
-    finally:
-        if server is not None:
-            server.close()
+def test_a_healthy_training_reports_no_failure(tmp_path: Path, server: Server | None) -> None:
+    outcome = judged("healthy", tmp_path, server, Drawn(SMALL, {"name": ""}, Truth()))
     assert outcome.judgement is not None and outcome.verdict is not None
     # What other load on the machine does to its ranks may be told; that is for the long form to count.
     assert not {family(kind) for kind in outcome.judgement.alarms} & {"failures", "values"}, outcome

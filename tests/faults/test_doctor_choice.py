@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.doctored import doctor, environment, found, variables_after
-from support.links import NAMES, hosts_file, two_hosts
+from support.links import NAMES, hosts_file, inside, two_hosts
 from support.promised import need
 
 TIMEOUT_S = 120
@@ -36,10 +36,6 @@ pytestmark = pytest.mark.usefixtures("links")
 def host() -> Iterator[str]:
     with two_hosts((200, 200)) as (first, _):
         yield first
-
-
-def inside(host: str, *words: str) -> list[str]:
-    return ["ip", "netns", "exec", host, *words]
 
 
 def test_the_address_that_gloo_takes_is_predicted(host: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.doctored import command, environment, variables_after
-from support.links import NAMES, limit, switched_hosts, two_hosts, why_no_loss
+from support.links import NAMES, inside, limit, switched_hosts, two_hosts, why_no_loss
 from support.promised import need
 
 PORT = 29871
@@ -26,10 +26,6 @@ pytestmark = pytest.mark.usefixtures("links")
 def hosts() -> Iterator[tuple[str, str]]:
     with two_hosts((200, 200)) as made:
         yield made
-
-
-def inside(host: str, *words: str) -> list[str]:
-    return ["ip", "netns", "exec", host, *words]
 
 
 def do(host: str, line: str) -> None:

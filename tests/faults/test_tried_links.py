@@ -82,9 +82,10 @@ def test_buckets_that_go_beside_backward_are_found_over_a_link(tmp_path: Path) -
     assert small.options == {"--bucket-cap-mb": "1"}
 
 
+@pytest.mark.timeout(500)
 def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None:
     job = [str(SUPPORT / "tried_job.py"), "communication", "1000000", "-"]
-    with two_hosts((100, 1000)) as hosts:
+    with two_hosts((200, 1000)) as hosts:
         launch = [
             sys.executable,
             "-m",
@@ -93,7 +94,7 @@ def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None
             ",".join(hosts),
             *job,
         ]
-        command = [sys.executable, "-m", "pyddpdiag", "try", "--restart", "--minutes", "4"]
+        command = [sys.executable, "-m", "pyddpdiag", "try", "--restart", "--minutes", "6"]
         command += ["--cures", f"interface={FAST}", "--trace", "trial", "--json", "result.json", "--"]
         env = {
             **os.environ,
@@ -102,7 +103,7 @@ def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         done = subprocess.run(
-            [*command, *launch], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=400
+            [*command, *launch], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=480
         )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
-import pytest
-from train_support import USUAL, finish, started, wait_for
+from train_support import USUAL, ended, finish, started, wait_for
 
 from pyddpdiag.errors import TraceError
 from pyddpdiag.live.hang import hang
@@ -60,29 +60,33 @@ def lines(folder: Path) -> dict[int, str]:
         return {}
 
 
-@pytest.mark.parametrize("way", ["barrier", "pass"])
-def test_a_rank_that_hangs_before_it_trains_is_named_with_its_line(tmp_path: Path, way: str) -> None:
-    run = tmp_path / "run"
-    with started(command(tmp_path, way, str(HANG_S)), tmp_path, **USUAL, USE_LIBUV="0") as process:
-        wait_for(lambda: lines(run).get(1) == line_of("HANGS"), 240, "rank 1 is seen where it hangs")
-        code, _, err = finish(process)
-    assert code, err
-    found = load_report(run).verdict.findings[0]
-    assert (found.kind, found.rank, found.where) == ("rank_stuck", 1, line_of("HANGS")), err
-    waits = f"rank 0 waited for it in barrier ({line_of('WAITS')})" if way == "barrier" else "in bucket"
-    assert waits in found.message and line_of("HANGS") in err, err
+def test_a_rank_that_hangs_before_it_trains_is_named_with_its_line(tmp_path: Path) -> None:
+    waits = {"barrier": f"rank 0 waited for it in barrier ({line_of('WAITS')})", "pass": "in bucket"}
+    # At once: both take that long until the others give up.
+    with ExitStack() as stack:
+        processes = {}
+        for way in waits:
+            (tmp_path / way).mkdir()
+            starting = started(command(tmp_path / way, way, str(HANG_S)), tmp_path / way, **USUAL)
+            processes[way] = stack.enter_context(starting)
+        seen: set[str] = set()
+
+        def all_seen() -> bool:
+            seen.update(way for way in waits if lines(tmp_path / way / "run").get(1) == line_of("HANGS"))
+            return len(seen) == len(waits)
+
+        wait_for(all_seen, 240, "rank 1 is seen where it hangs")
+        ends = {way: finish(process) for way, process in processes.items()}
+    for way, words in waits.items():
+        code, _, err = ends[way]
+        assert code, err
+        found = load_report(tmp_path / way / "run").verdict.findings[0]
+        assert (found.kind, found.rank, found.where) == ("rank_stuck", 1, line_of("HANGS")), err
+        assert words in found.message and line_of("HANGS") in err, err
 
 
-def test_a_run_that_came_to_train_or_needs_no_ddp_leaves_no_note(tmp_path: Path) -> None:
-    for way, left in (("trains", True), ("ends", False)):
-        with started(command(tmp_path, way, "600"), tmp_path, **USUAL, USE_LIBUV="0") as process:
-            code, _, err = finish(process)
-        assert code == 0, err
-        assert not list(tmp_path.glob("run/*.start"))
-        assert (tmp_path / "run").exists() == left, err
-        if left:
-            report = load_report(tmp_path / "run")
-            assert not [one for one in report.verdict.findings if one.kind == "rank_stuck"]
-            for path in (tmp_path / "run").iterdir():
-                path.unlink()
-            (tmp_path / "run").rmdir()
+def test_a_run_that_needs_no_ddp_leaves_no_note(tmp_path: Path) -> None:
+    """Nor does one that comes to train: test_unchanged_scripts.py."""
+    code, err = ended(*command(tmp_path, "ends", "600"), cwd=tmp_path)
+    assert code == 0, err
+    assert not (tmp_path / "run").exists(), err

@@ -115,7 +115,7 @@ def test_a_killed_rank_ends_the_sweep_and_nothing_is_lost(tmp_path: Path) -> Non
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
 def test_a_hanging_rank_ends_the_sweep(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    with started(bench(*SMALL, "--rounds", 10_000, "--output", path), tmp_path) as process:
+    with started(bench(*SMALL, "--rounds", 10_000, "--timeout", 30, "--output", path), tmp_path) as process:
         wait_for_rounds(path, process)
         ranks_of(process)[1].suspend()
         code, _, err = end(process)

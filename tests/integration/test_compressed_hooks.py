@@ -13,6 +13,7 @@ import torch.distributed as dist
 from support.hooked import complete
 from support.models import batch, branches, gradient_bytes
 from support.ranks import run_ranks
+from support.trained import off_by_rounding
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
@@ -123,34 +124,14 @@ def test_report_tells_what_is_saved(trained: tuple[int, Path, Any]) -> None:
     assert f"In bfloat16, {size(2 * total)} travel in place of {size(4 * total)} of gradients." in words
 
 
-def _feedback_job(_: int, __: int, folder: str) -> dict[str, float]:
-    """How far the sum of many steps of the same tiny gradient is off, with and without error feedback."""
-    off = {}
-    for feedback in (False, True):
-        model = torch.nn.Linear(64, 4, bias=False)
-        torch.nn.init.zeros_(model.weight)
-        ddp = DistributedDataParallel(model)
-        with pyddpdiag.Recorder(f"{folder}/feedback-{feedback}", capacity_mb=1) as recorder:
-            recorder.attach(ddp, compress="bf16", error_feedback=feedback)
-            # The same on both ranks, so that their addition is exact: it is not fed back.
-            x = torch.linspace(0.1, 1.1, 64).repeat(2, 1)
-            exact = torch.zeros(4, 64, dtype=torch.float64)
-            total = torch.zeros(4, 64, dtype=torch.float64)
-            means = torch.linspace(0.1, 1.1, 64).double()
-            for _step in range(50):
-                ddp.zero_grad()
-                ddp(x).sum().backward()
-                assert model.weight.grad is not None
-                total += model.weight.grad.double()
-                exact += 2 * means
-            off[str(feedback)] = float(((total - exact).abs() / exact).max())
-    return off
+def _feedback_job(_: int, __: int, folder: str) -> dict[bool, float]:
+    return off_by_rounding(folder)
 
 
 def test_error_feedback_makes_up_for_rounding(tmp_path: Path) -> None:
-    off = run_ranks(_feedback_job, 2, tmp_path, str(tmp_path))[0]
-    assert off["False"] > 1e-3, "the same rounding in every step adds up"
-    assert off["True"] < off["False"] / 5
+    for off in run_ranks(_feedback_job, 2, tmp_path, str(tmp_path)):
+        assert off[False] > 1e-3, "the same rounding in every step adds up"
+        assert off[True] < off[False] / 5
 
 
 def _overflow_job(_: int, __: int, folder: str) -> list[float]:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 from support.ranks import run_ranks
+from support.reported import findings
 from support.watched_ways import record_each
 from torch.nn.parallel import DistributedDataParallel
-
-from pyddpdiag.pipeline import load_report
 
 WAYS = ("always", "at first")
 
@@ -31,10 +30,7 @@ def _job(rank: int, _: int, folder: str) -> None:
 
 def test_anomaly_detection_is_said_where_it_was_left_on(tmp_path: Path) -> None:
     run_ranks(_job, 2, tmp_path, str(tmp_path))
-    always, at_first = (
-        [one for one in load_report(tmp_path / way).verdict.findings if one.kind == "costly_settings"]
-        for way in WAYS
-    )
+    always, at_first = (findings(tmp_path / way, "costly_settings") for way in WAYS)
     assert not at_first
     (one,) = always
     assert one.cost_ms is not None and one.cost_ms > 0.0

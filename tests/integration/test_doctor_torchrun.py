@@ -39,6 +39,6 @@ def test_two_ranks_meet_in_the_agents_store_and_form_a_group() -> None:
 def test_a_rank_that_ends_at_once_is_named(tmp_path: Path) -> None:
     script = tmp_path / "one_leaves.py"
     script.write_text(ONE_LEAVES, encoding="utf-8")
-    done = torchrun(script, "--mesh", "--timeout", 25)
+    done = torchrun(script, "--mesh", "--timeout", 12)
     assert done.returncode != 0
     assert "1 of 2 ranks came" in done.stdout and "missing: rank 1 never came." in done.stdout, done.stderr

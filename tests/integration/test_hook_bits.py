@@ -73,7 +73,7 @@ def test_two_ranks_same_bits(two_ranks, case: str, hook: str) -> None:
     assert steps[0] != steps[2]
 
 
-@pytest.mark.parametrize("ranks", [3, 4, 5])
+@pytest.mark.parametrize("ranks", [3, 5])
 def test_more_ranks_same_bits(tmp_path: Path, ranks: int) -> None:
     cases = [*DTYPES, *OPTIONS] if ranks == 3 else ["f32", "bf16", "gradient_as_bucket_view"]
     all_answers = run_ranks(_all_cases, ranks, tmp_path, cases, HOOKS)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from support.ranks import run_ranks
+from support.ranks import ran_once
+from support.reported import findings
 from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -61,16 +62,11 @@ def _job(rank: int, _: int, folder: str) -> None:
     record_each(Path(folder), ("gathers", "fails"), rank, _train)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lines")
-    run_ranks(_job, 2, folder, str(folder))
-    return folder
+trained = ran_once(_job, 2, answers=False)
 
 
 def test_collectives_that_hold_up_the_steps_have_a_line(trained: Path) -> None:
-    findings = load_report(trained / "gathers").verdict.findings
-    (found,) = [one for one in findings if one.kind == "other_collectives"]
+    (found,) = findings(trained / "gathers", "other_collectives")
     assert found.where is not None and found.where.endswith("in share_outputs")
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
@@ -82,10 +82,7 @@ def _beat(path: Path) -> int:
         return int.from_bytes(file.read(8), "little")
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("connections")
-    return folder, run_ranks(_measured, 2, folder, str(folder))
+measured = ran_once(_measured, 2)
 
 
 def test_the_links_of_a_training_carry_its_gradients(measured: tuple[Path, list[dict[str, Any]]]) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from support.hooked import backward, complete, in_order, train
+from support.hooked import complete, in_order, train
 from support.models import branches, gradient_bytes
 from support.ranks import run_ranks
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
@@ -95,37 +91,3 @@ def test_misuse_is_said(tmp_path: Path) -> None:
             said, ("'int8'", "error_feedback needs", "not str", "is closed"), strict=True
         ):
             assert expected in words
-
-
-def _copies(rank: int, _: int, folder: str) -> list[tuple[bool, str]]:
-    """Modules with a hook that is bound to a recorder, copied in every way; each copy trains without it."""
-    results = []
-    with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
-        for hook in (recorder.hook(), pyddpdiag.timed(allreduce_hook, recorder)):
-            ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
-            ddp.register_comm_hook(None, hook)
-            backward(ddp, rank, 0)
-            saved = io.BytesIO()
-            torch.save(ddp, saved)
-            saved.seek(0)
-            copies = [
-                copy.deepcopy(ddp),
-                pickle.loads(pickle.dumps(ddp)),
-                torch.load(saved, weights_only=False),
-            ]
-            for one in copies:
-                one.zero_grad()
-                backward(one, rank, 0)
-            again = DistributedDataParallel(branches(torch.float32))
-            again.register_comm_hook(None, copy.deepcopy(hook))
-            with pytest.raises(UsageError) as caught:
-                backward(again, rank, 0)
-            same = all(gradient_bytes(one) == gradient_bytes(ddp) for one in copies)
-            results.append((same, str(caught.value)))
-    return results
-
-
-def test_a_module_with_a_bound_hook_can_be_copied(tmp_path: Path) -> None:
-    for results in run_ranks(_copies, 2, tmp_path, str(tmp_path / "copies")):
-        assert [same for same, _ in results] == [True, True]
-        assert all("only a copy of the recorder" in words for _, words in results)

@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 from support.hooked import WAYS, backward, complete, in_order, register, train
 from support.models import batch, branches, gradient_bytes
-from support.ranks import run_ranks
+from support.ranks import ran_once, run_ranks
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
@@ -78,10 +79,7 @@ def _pause_job(rank: int, _: int, folder: str) -> dict[tuple[str, str], bool]:
     return seen
 
 
-@pytest.fixture(scope="module")
-def paused(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[tuple[str, str], bool]]]:
-    folder = tmp_path_factory.mktemp("paused")
-    return folder, run_ranks(_pause_job, RANKS, folder, str(folder))
+paused = ran_once(_pause_job, RANKS)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -210,10 +208,7 @@ def _alone_job(rank: int, _: int, folder: str) -> dict[str, Any]:
     return seen
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("alone")
-    return folder, run_ranks(_alone_job, 2, folder, str(folder))
+alone = ran_once(_alone_job, 2)
 
 
 def test_uneven_inputs(tmp_path: Path) -> None:
@@ -350,29 +345,41 @@ def _saved(ddp: DistributedDataParallel) -> DistributedDataParallel:
     return loaded
 
 
-def _copy(rank: int, _: int, folder: str, way: str) -> tuple[bool, int]:
-    """Copies of a recorded module train; none is in the trace."""
-    ddp = _ddp()
-    with pyddpdiag.Recorder(folder) as recorder:
-        register(recorder, ddp, way)
-        backward(ddp, rank, 0)
-        copies = [copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp)), _saved(ddp), AveragedModel(ddp).module]
-        for one in copies:
-            one.zero_grad()
-            backward(one, rank, 0)
-        same = all(gradient_bytes(one) == gradient_bytes(ddp) for one in copies)
-        backward(ddp, rank, 1)
-    copied = copy.copy(recorder)
-    assert isinstance(copied, CopiedRecorder)
-    assert str(recorder.path) in repr(copied)
-    hooked = _ddp()
-    hooked.register_comm_hook(copied, pyddpdiag.timed_allreduce)
-    with pytest.raises(UsageError, match="only a copy of the recorder"):
-        backward(hooked, rank, 2)
-    trace = open_run(Path(folder)).ranks[rank]
-    return same, len(complete(trace, Kind.BACKWARD))
+def _copy(rank: int, _: int, folder: str) -> dict[str, bool]:
+    """Copies of a recorded module train, by each way to record; none is in the trace."""
+    same = {}
+    for way in (*WAYS, "bound", "foreign"):
+        ddp = _ddp()
+        with pyddpdiag.Recorder(Path(folder, way), capacity_mb=1) as recorder:
+            hooks = {"bound": recorder.hook(), "foreign": pyddpdiag.timed(allreduce_hook, recorder)}
+            if way in WAYS:
+                register(recorder, ddp, way)
+            else:
+                ddp.register_comm_hook(None, hooks[way])
+            backward(ddp, rank, 0)
+            copies = [copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp)), _saved(ddp)]
+            copies += [AveragedModel(ddp).module]
+            for one in copies:
+                one.zero_grad()
+                backward(one, rank, 0)
+            same[way] = all(gradient_bytes(one) == gradient_bytes(ddp) for one in copies)
+            backward(ddp, rank, 1)
+        copied = copy.copy(recorder)
+        assert isinstance(copied, CopiedRecorder)
+        assert str(recorder.path) in repr(copied)
+        hooked = _ddp()
+        if way in WAYS:
+            hooked.register_comm_hook(copied, pyddpdiag.timed_allreduce)
+        else:
+            hooked.register_comm_hook(None, copy.deepcopy(hooks[way]))
+        with pytest.raises(UsageError, match="only a copy of the recorder"):
+            backward(hooked, rank, 2)
+    return same
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_copies_of_a_recorded_module_are_not_recorded(tmp_path: Path, way: str) -> None:
-    assert run_ranks(_copy, 2, tmp_path, str(tmp_path / "copies"), way) == [(True, 2)] * 2
+def test_copies_of_a_recorded_module_are_not_recorded(tmp_path: Path) -> None:
+    for same in run_ranks(_copy, 2, tmp_path, str(tmp_path)):
+        assert all(same.values()), same
+        for way in same:
+            for trace in open_run(tmp_path / way).ranks:
+                assert len(complete(trace, Kind.BACKWARD)) == 2, way

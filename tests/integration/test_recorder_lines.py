@@ -14,6 +14,7 @@ import pytest
 import torch
 from support.models import batch, branches
 from support.ranks import run_ranks
+from support.reported import findings
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
@@ -74,9 +75,7 @@ def test_the_line_of_a_late_rank_is_named(tmp_path: Path) -> None:
     source = Path(__file__).read_text(encoding="utf-8").splitlines()
     sleeps = [number for number, line in enumerate(source, 1) if line.strip() == "time.sleep(0.03)"]
     for name, line, function in (("labels", sleeps[0], "load_labels"), ("data", sleeps[1], "__getitem__")):
-        finding = next(
-            each for each in load_report(tmp_path / name).verdict.findings if each.kind == "late_rank"
-        )
+        finding = findings(tmp_path / name, "late_rank")[0]
         assert finding.rank == 1
         assert finding.where is not None
         place, _, inside = finding.where.partition(" in ")
@@ -126,9 +125,7 @@ def test_a_rank_that_waits_for_its_disk_is_named_with_the_line(
             "writing and syncing in the folder for temporary files shows hardly any waiting for a disk"
         )
     run_ranks(_disk_job, 2, tmp_path, str(tmp_path / "run"))
-    finding = next(
-        each for each in load_report(tmp_path / "run").verdict.findings if each.kind == "late_rank"
-    )
+    finding = findings(tmp_path / "run", "late_rank")[0]
     assert finding.rank == 1
     assert finding.where is not None and finding.where.endswith("in write_log")
     waits, core, cpu = (finding.evidence[name] for name in ("disk_wait_ms", "core_wait_share", "cpu_share"))

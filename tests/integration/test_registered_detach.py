@@ -68,6 +68,7 @@ def _life(rank: int, folder: Path, way: str) -> dict[str, Any]:
         return gradient_bytes(builtin) == gradient_bytes(ddp)
 
     first = opened("first")
+    seen["not attached"] = _said(lambda: first.detach(ddp), UsageError)
     _register(ddp, first, way)
     seen["own"] = [step(0), step(1)]
     second = opened("second")
@@ -86,9 +87,14 @@ def _life(rank: int, folder: Path, way: str) -> dict[str, Any]:
     third = opened("third")
     third.attach(ddp)
     same.append(step(7))
-    third.detach(ddp)
+    # From one that is open to another, and away from one that is closed, whose hook would raise.
+    with opened("fourth") as fourth:
+        fourth.detach(ddp)
+        fourth.attach(ddp)
+        same.append(step(8))
+    fourth.detach(ddp)
     third.close()
-    same.append(step(8))
+    same.append(step(9))
     seen["same"] = same
     seen["folders"] = sorted(entry.name for entry in folder.iterdir())
     return seen
@@ -109,14 +115,14 @@ def test_a_detached_module_trains_as_with_the_builtin_hook(left: Left, way: str)
     for ranks in left[1]:
         seen = ranks[way]
         assert seen["own"] == [way != "compressed"] * 2
-        assert seen["same"] == [True] * 7
+        assert seen["same"] == [True] * 8
         # No recorder was opened for a hook that has none.
-        assert seen["folders"] == ["first", "second", "third"]
+        assert seen["folders"] == ["first", "fourth", "second", "third"]
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_each_recorder_has_its_own_passes(left: Left, way: str) -> None:
-    for name, passes in {"first": 2, "second": 2, "third": 1}.items():
+    for name, passes in {"first": 2, "second": 2, "third": 1, "fourth": 1}.items():
         for rank in open_run(left[0] / way / name).ranks:
             backward_passes = complete(rank, Kind.BACKWARD)
             assert len(backward_passes) == passes
@@ -134,7 +140,8 @@ def test_misuse_says_what_to_do(left: Left, way: str) -> None:
         seen = ranks[way]
         assert "recorder.detach(ddp)" in seen["taken"]
         assert ("first" in Path(seen["taken"]).parts) == (way not in ("nothing", "group"))
-        assert "attached to no recorder" in seen["twice"]
+        for words in (seen["not attached"], seen["twice"]):
+            assert "attached to no recorder" in words and "attach(ddp) first" in words
         assert "can only be called once" in seen["again"]
         explanation = pyddpdiag.explain(RuntimeError(seen["again"]))
         assert explanation is not None and "recorder.attach(ddp)" in explanation.fix

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.ports import own_port
-from train_support import START_S, USUAL, finish, started
+from train_support import START_S, USUAL, ended, finish, started
 
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.remote.copy import at_hand
@@ -66,8 +66,7 @@ def test_run_brings_its_traces_and_leaves_none(tmp_path: Path, script: str, url:
     place = tmp_path / "here"
     place.mkdir()
     command = [*RUN, "--trace", url, "--sync-every", "1", "--nproc", "2", "--", script]
-    with started(command, place, **USUAL) as start:
-        code, _, err = finish(start)
+    code, err = ended(*command, cwd=place)
     assert code == 0 and f"brought to {url}" in err, err
     assert list(place.iterdir()) == []
     with at_hand(url) as folder:
@@ -97,8 +96,7 @@ def test_a_recorder_brings_its_own_files_when_it_is_closed(tmp_path: Path, scrip
     place = tmp_path / "here"
     place.mkdir()
     command = [sys.executable, "-m", "pyddpdiag.integrations.started_ranks", "2", "1", "0", "127.0.0.1"]
-    with started([*command, str(own_port()), script, "own", url], place, **USUAL) as start:
-        code, _, err = finish(start)
+    code, err = ended(*command, str(own_port()), script, "own", url, cwd=place)
     assert code == 0, err
     assert list(place.iterdir()) == [], err
     with at_hand(url) as folder:
@@ -139,14 +137,12 @@ def test_what_cannot_be_brought_stays_and_is_said(tmp_path: Path, script: str, u
     place.mkdir()
     # A file where the folder would be comes while it runs.
     command = [*RUN, "--trace", url, "--nproc", "2", "--", script, "breaks", str(far)]
-    with started(command, place, **USUAL) as start:
-        code, _, err = finish(start)
+    code, err = ended(*command, cwd=place)
     assert code == 0, err
     assert "kept in" in err and f"--into {url}" in err, err
     assert len(list(place.glob("*/*/*.ddptrace"))) == 2
     # Before it begins, such a place is refused.
-    with started(command, place, **USUAL) as start:
-        code, _, err = finish(start)
+    code, err = ended(*command, cwd=place)
     assert code == 2 and "cannot list" in err, err
 
 
@@ -171,11 +167,11 @@ def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) ->
                 "tells",
             ]
             starts.append(stack.enter_context(started(command, place, **USUAL, TMPDIR=str(tmp_path))))
-        ended = [finish(start) for start in starts]
-    assert [code for code, _, _ in ended] == [0, 0], str(ended)
-    assert "sent to node 0" in ended[1][2]
+        ends = [finish(start) for start in starts]
+    assert [code for code, _, _ in ends] == [0, 0], str(ends)
+    assert "sent to node 0" in ends[1][2]
     # What they knew each other by is in no file that is left, nor does anybody print it.
-    (secret,) = {out.partition("secret: ")[2].strip() for _, out, _ in ended}
+    (secret,) = {out.partition("secret: ")[2].strip() for _, out, _ in ends}
     kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert len(secret) == 32 and secret.encode() not in kept and bytes.fromhex(secret) not in kept
     assert secret not in report_to_json(load_report(tmp_path / "machine-0" / "run"))
@@ -197,9 +193,9 @@ def test_one_command_for_each_rank_gathers_from_machines_of_several(tmp_path: Pa
             variables = {**USUAL, **meeting, **job, "RANK": f"{rank}", "SLURM_PROCID": f"{rank}"}
             command = [*RUN, *options, "--", sys.executable, script]
             starts.append(stack.enter_context(started(command, place, **variables)))
-        ended = [finish(start) for start in starts]
-    assert [code for code, _, _ in ended] == [0] * 4, str(ended)
-    said = [err for _, _, err in ended]
+        ends = [finish(start) for start in starts]
+    assert [code for code, _, _ in ends] == [0] * 4, str(ends)
+    said = [err for _, _, err in ends]
     assert "4 of 4 ranks" in said[0] and all("sent to node 0" in err for err in said[1:]), said
     run = open_run(tmp_path / "machine-0" / "run")
     assert [trace.rank for trace in run.ranks] == [0, 1, 2, 3] and not run.missing_count

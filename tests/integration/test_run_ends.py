@@ -11,19 +11,12 @@ from pathlib import Path
 
 import pytest
 from support import ended_job
-from train_support import finish, records_published, started, wait_for
+from train_support import USUAL, ended, finish, records_published, started, wait_for
 
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.ranks import interfaces
 
 RUN = (sys.executable, "-m", "pyddpdiag", "run", "--trace", "run", "--")
 JOB = (sys.executable, ended_job.__file__)
-ENVIRONMENT = {
-    "GLOO_SOCKET_IFNAME": interfaces.loopback() or "",
-    "OMP_NUM_THREADS": "1",
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-    "USE_LIBUV": "0",
-}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 posix = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system ends processes without signals")
 
@@ -105,16 +98,9 @@ def test_a_signal_is_noted_and_ends_the_process_as_ever(tmp_path: Path) -> None:
     }
 
 
-def ended(folder: Path, *command: str) -> tuple[int, str]:
-    """Exit code and standard error of `pyddpdiag run` with a command."""
-    with started([*RUN, *command], folder, **ENVIRONMENT) as process:
-        code, _, err = finish(process)
-    return code, err
-
-
 def test_a_rank_that_evaluates_for_longer_than_the_others_wait(tmp_path: Path) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    code, err = ended(tmp_path, *torchrun, ended_job.__file__, "evaluates")
+    code, err = ended(*RUN, *torchrun, ended_job.__file__, "evaluates", cwd=tmp_path)
     report = load_report(tmp_path / "run")
     line = report.verdict.line
     assert code == 1, err
@@ -130,7 +116,7 @@ def test_a_rank_that_evaluates_for_longer_than_the_others_wait(tmp_path: Path) -
 
 def test_an_exception_in_one_rank_is_the_answer(tmp_path: Path) -> None:
     """The script's ranks are ended by their parent, as soon as one has failed."""
-    code, err = ended(tmp_path, *JOB, "fails", str(tmp_path))
+    code, err = ended(*RUN, *JOB, "fails", str(tmp_path), cwd=tmp_path)
     report = load_report(tmp_path / "run")
     assert code == 1 and "KeyError" in err
     where = ended_job.line_of("the line that fails")
@@ -141,7 +127,7 @@ def test_an_exception_in_one_rank_is_the_answer(tmp_path: Path) -> None:
 @posix
 def test_an_abort_of_gloo_is_reported_as_itself(tmp_path: Path) -> None:
     """One rank calls an all-reduce of its own, so that the ranks' tensors have different sizes."""
-    code, err = ended(tmp_path, *JOB, "aborts", str(tmp_path))
+    code, err = ended(*RUN, *JOB, "aborts", str(tmp_path), cwd=tmp_path)
     first, second = load_report(tmp_path / "run").verdict.findings[:2]
     assert code == 1, err
     assert (first.kind, first.rank) == ("mismatched_all_reduce", 0), err
@@ -154,7 +140,7 @@ def test_an_abort_of_gloo_is_reported_as_itself(tmp_path: Path) -> None:
 
 @posix
 def test_ctrl_c_is_an_interruption(tmp_path: Path) -> None:
-    with started([*RUN, *JOB, "interrupted", str(tmp_path)], tmp_path, **ENVIRONMENT) as process:
+    with started([*RUN, *JOB, "interrupted", str(tmp_path)], tmp_path, **USUAL) as process:
         folder = tmp_path / "run"
         wait_for(lambda: min(records_published(folder, rank) for rank in range(2)) > 50, 200, "training")
         os.killpg(process.pid, signal.SIGINT)
@@ -166,11 +152,11 @@ def test_ctrl_c_is_an_interruption(tmp_path: Path) -> None:
 
 
 def test_where_nothing_was_recorded_the_reason_is_said(tmp_path: Path) -> None:
-    code, err = ended(tmp_path, *JOB, "uncalled", str(tmp_path))
+    code, err = ended(*RUN, *JOB, "uncalled", str(tmp_path), cwd=tmp_path)
     assert code == 0 and "its forward never called" in err and "ddp.module" in err
     (tmp_path / "early.py").write_text(
         "import os\nraise ValueError('no such data: cifar11')\n", encoding="utf-8"
     )
-    code, err = ended(tmp_path, sys.executable, "early.py")
+    code, err = ended(*RUN, sys.executable, "early.py", cwd=tmp_path)
     assert code == 1 and "exit code 1" in err
     assert "by ValueError: no such data: cifar11, at early.py:2." in err and "PYTHONPATH" not in err

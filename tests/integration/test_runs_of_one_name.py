@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from support.models import branches
@@ -18,9 +19,11 @@ from support.restarted import ENDS_IN, STEPS
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
+from pyddpdiag.cli import main
 from pyddpdiag.errors import TraceExistsError
 from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.record import agreement
 from pyddpdiag.trace.run import open_run
 
 JOB = Path(__file__).resolve().parents[1] / "support" / "restarted.py"
@@ -102,7 +105,7 @@ def test_what_others_open_for_the_script(tmp_path: Path) -> None:
     assert run_ranks(_others, 2, tmp_path, str(folder)) == [["today-2", "exists"]] * 2
 
 
-def test_a_restart_goes_on_beside_the_earlier_run(tmp_path: Path) -> None:
+def test_a_restart_goes_on_beside_the_earlier_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --standalone or --rdzv-id, a launch has no id by which its restart could find what it recorded before."""
     folder = tmp_path / "run"
     run_ranks(_run, 2, tmp_path, str(folder), False)
@@ -115,7 +118,7 @@ def test_a_restart_goes_on_beside_the_earlier_run(tmp_path: Path) -> None:
             **os.environ,
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
-            # As in test_elastic_restart.py.
+            # In a store that outlives the restart, torch's own ranks may find the addresses of the ranks before them.
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         },
         capture_output=True,
@@ -125,9 +128,32 @@ def test_a_restart_goes_on_beside_the_earlier_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted(folder.rglob("*")) == before
-    newest = load_report(tmp_path / "run-2")
+    newest, first = load_report(tmp_path / "run-2"), load_report(tmp_path / "run-2", attempt=0)
     assert newest.folder == str(tmp_path / "run-2" / "attempt-1")
     assert [rank.steps for rank in newest.ranks] == [STEPS] * 2
+    assert "this is attempt 1, the newest; --attempt shows another: 0." in newest.warnings[0]
+    assert newest.run_id != first.run_id
+    # Rank 1 ended by itself; rank 0 only lost it.
+    assert first.verdict.findings[0].rank == 1
+    assert first.ranks[1].last_step == ENDS_IN
+    assert main(["report", str(tmp_path / "run-2"), "--attempt", "2"]) == 2
+    assert "there are: 0, 1" in capsys.readouterr().err
     for rank in open_run(tmp_path / "run-2").ranks:
         assert rank.sidecar.environment["TORCHELASTIC_RUN_ID"] == "none"
-    assert load_report(tmp_path / "run-2", attempt=0).ranks[1].last_step == ENDS_IN
+
+
+def _again(_: int, __: int, folder: str) -> list[str]:
+    """The same script in two attempts that share a store; each names its recorders' folders."""
+    found = []
+    for attempt in ("0", "1"):
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = attempt
+        agreement._opened.clear()  # as in a new process
+        for name in ("one", "two"):
+            with pyddpdiag.Recorder(Path(folder, name), overwrite=True, capacity_mb=1) as recorder:
+                found.append(str(recorder.folder.relative_to(folder).as_posix()))
+    return found
+
+
+def test_a_store_that_outlives_the_restart_does_not_bring_back_its_folder(tmp_path: Path) -> None:
+    expected = ["one", "two", "one/attempt-1", "two/attempt-1"]
+    assert run_ranks(_again, 2, tmp_path, str(tmp_path)) == [expected] * 2

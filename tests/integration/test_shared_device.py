@@ -115,8 +115,8 @@ def _sums(rank: int, world: int, library: str, pins: bool, hosts: list[int]) -> 
 
 @pytest.mark.parametrize(
     ("pins", "hosts"),
-    [(True, [0, 0]), (False, [0, 0]), (True, [0, 0, 0]), (True, [0, 1, 1, 0])],
-    ids=["pinned", "not pinned", "3 ranks", "2 hosts"],
+    [(False, [0, 0]), (True, [0, 0, 0]), (True, [0, 1, 1, 0])],
+    ids=["not pinned", "pinned", "2 hosts"],
 )
 def test_sums_of_late_streams_have_the_bits_of_the_cpu(
     tmp_path: Path, library: str, pins: bool, hosts: list[int]
@@ -246,33 +246,6 @@ def _views(rank: int, _: int, library: str) -> list[bool]:
 
 def test_gradients_there_can_be_views_of_their_buckets(tmp_path: Path, library: str) -> None:
     assert run_ranks(_views, 2, tmp_path, library) == [[True] * PASSES] * 2
-
-
-def _until_killed(rank: int, _: int, library: str, folder: str) -> tuple[str, float]:
-    late, ranks = _ready(library, pins=True)
-    died = Path(folder, "died")
-    buffer = torch.ones(1_000_000, device=device.NAME)
-    place = _native.SharedPlace()
-    late.set_delay(LATE_US, LATE_US)
-    try:
-        for step in range(100_000):
-            if rank == 1 and step == 5:
-                died.write_text(repr(time.monotonic()))
-                os.kill(os.getpid(), KILL)
-            buffer.fill_(step)
-            added_up.wait(ranks.add_up(buffer, step, place))
-    except RuntimeError as error:
-        return str(error), time.monotonic() - float(died.read_text())
-    return "no error", 0.0
-
-
-def test_a_killed_rank_is_named_by_all_others(tmp_path: Path, library: str) -> None:
-    answers = run_ranks(_until_killed, 3, tmp_path, library, str(tmp_path), lost=frozenset({1}))
-    for rank in (0, 2):
-        text, seconds = answers[rank]
-        assert "rank 1 (process " in text, text
-        assert "has ended in the middle of training" in text
-        assert seconds < 2
 
 
 STUCK_US = 15_000_000

@@ -12,7 +12,7 @@ import torch
 from support.models import batch, branches
 from support.own_hosts import only_own_host
 from support.ranks import run_ranks
-from support.trained import train
+from support.trained import off_by_rounding, train
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
@@ -167,34 +167,15 @@ def test_on_one_host_nothing_is_compressed(tmp_path: Path) -> None:
         assert compressed == exact
 
 
-def _feedback(rank: int, _: int, folder: str) -> dict[str, float]:
-    """How far the sum of many steps of the same gradient is off, with and without error feedback."""
+def _feedback(rank: int, _: int, folder: str) -> dict[bool, float]:
     only_own_host(rank, TWO)
-    off = {}
-    for feedback in (False, True):
-        model = torch.nn.Linear(64, 4, bias=False)
-        ddp = DistributedDataParallel(model)
-        with pyddpdiag.Recorder(f"{folder}/{feedback}", capacity_mb=1) as recorder:
-            recorder.attach(ddp, compress="bf16", error_feedback=feedback, shared_memory="require")
-            # The same on all ranks, so that the hosts' addition is exact: it is not fed back.
-            x = torch.linspace(0.1, 1.1, 64).repeat(2, 1)
-            exact = torch.zeros(4, 64, dtype=torch.float64)
-            total = torch.zeros(4, 64, dtype=torch.float64)
-            for step in range(50):
-                ddp.zero_grad()
-                ddp(x).sum().backward()
-                assert model.weight.grad is not None
-                if step >= 2:  # DDP makes new buckets after the first step; their residual begins at zero
-                    total += model.weight.grad.double()
-                    exact += 2 * x[0].double()
-            off[str(feedback)] = float(((total - exact).abs() / exact).max())
-    return off
+    return off_by_rounding(folder, shared_memory="require")
 
 
 def test_error_feedback_makes_up_for_rounding(tmp_path: Path) -> None:
     for off in run_ranks(_feedback, 4, tmp_path, str(tmp_path)):
-        assert off["False"] > 1e-3, "the same rounding in every step adds up"
-        assert off["True"] < off["False"] / 5
+        assert off[False] > 1e-3, "the same rounding in every step adds up"
+        assert off[True] < off[False] / 5
 
 
 def _different(rank: int, _: int, folder: str, compress: tuple[str | None, str | None]) -> str:

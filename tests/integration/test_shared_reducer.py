@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -125,71 +123,6 @@ def test_the_sidecar_says_what_each_mode_came_to(tmp_path: Path) -> None:
         assert outcome["off"] == ""
     for outcome in run_ranks(_outcomes, 2, tmp_path, f"{tmp_path}/allowed", False):
         assert outcome == {"auto": "used", "require": "used", "off": ""}
-
-
-def _until_killed(rank: int, _: int, folder: str) -> tuple[str, str, float]:
-    model = _odd(torch.float32)
-    reducer = pyddpdiag.GradientReducer(model.named_parameters(), bucket_cap_mb=1, shared_memory="require")
-    died = Path(folder, "died")
-
-    def step(number: int) -> None:
-        model(batch(rank, number, torch.float32)).square().mean().backward()
-        reducer.all_reduce()
-
-    try:
-        for number in range(100_000):
-            if rank == 1 and number == 5:
-                died.write_text(repr(time.monotonic()))
-                os.kill(os.getpid(), 9)
-            step(number)
-    except ReductionError as error:
-        seconds = time.monotonic() - float(died.read_text())
-        try:
-            step(0)
-        except ReductionError as again:
-            return str(error), str(again), seconds
-        return str(error), "no error", seconds
-    return "no error", "", 0.0
-
-
-def test_a_killed_rank_is_named_by_all_others(tmp_path: Path) -> None:
-    answers = run_ranks(_until_killed, 3, tmp_path, str(tmp_path), lost=frozenset({1}))
-    for rank in (0, 2):
-        text, again, seconds = answers[rank]
-        assert f"rank {rank}: bucket " in text
-        assert "rank 1 (process " in text, text
-        assert "has ended in the middle of training" in text
-        assert seconds < 20
-        assert "an earlier pass of this GradientReducer has failed" in again
-
-
-def _late(rank: int, _: int) -> str:
-    model = _odd(torch.float32)
-    reducer = pyddpdiag.GradientReducer(model.named_parameters(), bucket_cap_mb=1, shared_memory="require")
-
-    def step() -> list[bytes]:
-        model.zero_grad()
-        model(batch(rank, 0, torch.float32)).square().mean().backward()
-        reducer.all_reduce(timeout_s=2 if rank == 0 else None)
-        return gradient_bytes(model)
-
-    first = step()
-    if rank == 1:
-        time.sleep(5)  # alive, but not there in the second pass
-    try:
-        # Rank 0 gives up in its second pass. All that rank 1 needs for its own may be there by then, and no more.
-        for _ in range(2):
-            assert step() == first
-    except ReductionError as error:
-        return str(error)
-    return ""
-
-
-def test_a_late_rank_never_gets_a_bucket_of_another_pass(tmp_path: Path) -> None:
-    first, second = run_ranks(_late, 2, tmp_path, group_timeout_s=60)
-    assert "rank 0: bucket 0" in first
-    assert "was not reduced over the 2 ranks" in first
-    assert "rank 0 (process " in second
 
 
 def _skips_a_pass(rank: int, _: int) -> str:

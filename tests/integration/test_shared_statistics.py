@@ -34,8 +34,11 @@ def _job(rank: int, _: int, folder: str, dtype: torch.dtype, parameters: bool) -
                 ddp(batch(rank, step, dtype)).square().mean().backward()
 
 
-@pytest.mark.parametrize("parameters", [False, True], ids=["buckets", "parameters"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("dtype", "parameters"),
+    [(torch.float32, False), (torch.float64, True)],
+    ids=["buckets of f32", "parameters of f64"],
+)
 def test_they_are_those_that_are_taken_over_gloo(
     tmp_path: Path, dtype: torch.dtype, parameters: bool
 ) -> None:

@@ -13,7 +13,7 @@ from support.trace_victim import start
 from pyddpdiag.trace.reader import read_trace
 
 # Windows has no forkserver: each victim imports torch again.
-KILLS = 2 if sys.platform == "win32" else 20
+KILLS = 2 if sys.platform == "win32" else 6
 
 
 @pytest.mark.parametrize("seed", range(KILLS))

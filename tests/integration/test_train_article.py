@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from support.forked_command import forked
 from support.images import make_folder
-from train_support import command, finish, ranks_of, records_published, run, started, summary_of, wait_for
+from train_support import TIMEOUT_S, descendants, environment, records_published, run, summary_of, wait_for
 
 from pyddpdiag.bench.reading import read
 from pyddpdiag.errors import CheckpointError, PyddpdiagError, RankFailedError, UsageError
@@ -21,8 +23,8 @@ from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 from pyddpdiag.workloads.samples import TensorSamples
 
-pytestmark = pytest.mark.usefixtures("forked_launches")
-SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=100)
+pytestmark = pytest.mark.usefixtures("forked_launches", "own_folder")
+SHORT = TrainSettings(epochs=4, batch_size=256, hook=HookKind.PLAIN, timeout_s=100, threads=1)
 
 
 def losses(history: tuple[EpochDone, ...]) -> list[tuple[float, float, float]]:
@@ -144,21 +146,14 @@ def test_a_corrupt_image_ends_the_run_with_its_name(tmp_path: Path) -> None:
     assert not caught.value.details
 
 
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
 def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "c.pt"
     options = ("--hook", "plain", "--batch-size", 256, "--checkpoint", path, "--timeout", 100)
-    with started(command(*options, "--epochs", 500), tmp_path) as process:
+    with forked(("train", *options, "--epochs", 500), tmp_path, environment()) as launcher:
         wait_for(path.exists, 100, "a checkpoint")
-        ranks_of(process.pid)[1].kill()
-        code, _, err = finish(process, 60)
+        descendants(launcher.process.pid)[1].kill()
+        code, _, err = launcher.ended(60)
     assert code == 2 and "rank 1 was killed by signal 9" in err
     # Whenever the ranks were ended, the file is a whole one.
     with path.open("rb") as file:
@@ -213,11 +208,13 @@ def test_two_machines_launch_their_own_ranks(tmp_path: Path) -> None:
         "--scale-lr",
     )
     short = ("--epochs", 1, "--batch-size", 128, "--trace", tmp_path / "t", "--json", "--timeout", 100)
-    with (
-        started(command(*common, "--rank", 0, *short), tmp_path, GLOO_SOCKET_IFNAME="lo") as first,
-        started(command(*common, "--rank", 1, *short), tmp_path, GLOO_SOCKET_IFNAME="lo") as second,
-    ):
-        answers = [finish(process) for process in (first, second)]
+    variables = environment(GLOO_SOCKET_IFNAME="lo")
+    with ExitStack() as stack:
+        launchers = [
+            stack.enter_context(forked(("train", *common, "--rank", rank, *short), tmp_path, variables))
+            for rank in range(2)
+        ]
+        answers = [launcher.ended(TIMEOUT_S) for launcher in launchers]
     for code, _, err in answers:
         assert code == 0, err
     summary = summary_of(answers[0][1])
@@ -236,6 +233,8 @@ def test_a_scaling_series_ends_with_table_pictures_and_a_file_for_compare(tmp_pa
         128,
         "--output-dir",
         "s",
+        "--threads",
+        1,
         "--timeout",
         60,
         cwd=tmp_path,

@@ -20,13 +20,10 @@ from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
-pytestmark = pytest.mark.usefixtures("forked_launches")
-GOAL = 0.97
-# Fewer epochs than by default, to save time, at a rate a little lower: processors round differently, and this leaves
-# all of them a margin. The defaults are those of test_train_run.py.
-SETTINGS = TrainSettings(epochs=6, lr=0.02, timeout_s=100)
-# For all hooks: two epochs are enough to tell a hook that averages from one that does not (96% seen, 10% by chance).
-TWO_EPOCHS, TWO_EPOCHS_GOAL = replace(SETTINGS, epochs=2), 0.8
+pytestmark = pytest.mark.usefixtures("forked_launches", "own_folder")
+# The defaults, and what they learn, are those of test_train_run.py. One epoch is enough to tell a hook that averages
+# from one that does not (84% seen, 10% by chance).
+ONE_EPOCH, GOAL = TrainSettings(epochs=1, lr=0.02, timeout_s=100), 0.6
 PLAIN, BUILTIN = Averaging(HookKind.PLAIN), Averaging(HookKind.BUILTIN)
 NATIVE, TIMED = Averaging(), Averaging(HookKind.TIMED)
 BF16, TIMED_BF16 = Averaging(compress="bf16"), Averaging(HookKind.TIMED, compress="bf16")
@@ -44,13 +41,6 @@ def kind_of(way: Averaging) -> tuple[str | None, bool]:
     """Those alike have the same losses to the last bit; so have a native hook and its Python twin."""
     rounds = way.compress if way.shared_memory == "off" else None
     return rounds, way.error_feedback
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path_factory.mktemp("cwd"))
 
 
 def _with(session: Session, hook: Averaging) -> TrainResult:
@@ -79,9 +69,7 @@ def _several(session: Session, hooks: Sequence[Averaging]) -> TrainResult:
             raise ValueError(f"{hook.label} {curves[hook]} is not {known.label} {curves[known]}")
     if len({str(curves[hook]) for hook in first.values()}) != len(first):
         raise ValueError(f"hooks do not do what their names say: {curves}")
-    poor = {
-        hook.label: result.accuracy for hook, result in results.items() if result.accuracy < TWO_EPOCHS_GOAL
-    }
+    poor = {hook.label: result.accuracy for hook, result in results.items() if result.accuracy < GOAL}
     if poor:
         raise ValueError(f"not learned: {poor}")
     return results[hooks[0]]
@@ -98,9 +86,8 @@ HOOKS = (
 def test_every_hook_learns_the_digits_and_exact_ones_to_the_last_bit_as_plain_ddp(tmp_path: Path) -> None:
     assert {way.hook for way in HOOKS} == set(HookKind)
     assert {way.compress for way in HOOKS} == {None, "bf16", "fp16"}
-    settings = replace(TWO_EPOCHS, trace=str(tmp_path / "t"))
-    result = launch(settings, 2, job=partial(_several, hooks=HOOKS))
-    assert result.history[-1].train_loss < result.history[0].train_loss
+    settings = replace(ONE_EPOCH, trace=str(tmp_path / "t"))
+    launch(settings, 2, job=partial(_several, hooks=HOOKS))
     for hook in HOOKS:
         for rank in range(2):
             published = records_published(tmp_path / f"t-{hook.label}", rank)
@@ -128,15 +115,7 @@ def _laid_out(session: Session) -> TrainResult:
 
 @pytest.mark.timeout(240)
 def test_other_buckets_views_threads_and_cores_are_those_of_the_options() -> None:
-    launch(replace(TWO_EPOCHS, epochs=1), 2, job=_laid_out)
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize(("ranks", "hook"), [(1, PLAIN), (4, BF16)])
-def test_digits_are_learned_with_any_number_of_ranks(ranks: int, hook: Averaging) -> None:
-    result = launch(replace(SETTINGS, **asdict(hook), ddp=ranks > 1), ranks)
-    assert result.accuracy >= GOAL
-    assert (result.buckets > 0) == (ranks > 1)
+    launch(ONE_EPOCH, 2, job=_laid_out)
 
 
 def _with_a_gpu_to_watch(session: Session) -> TrainResult:

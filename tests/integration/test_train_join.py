@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,12 +11,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from support.forked_command import forked
+from support.forked_command import Forked, forked
 from support.ports import own_port
 from train_support import (
     START_S,
     TIMEOUT_S,
-    command,
     environment,
     finish,
     records_published,
@@ -83,28 +81,6 @@ def test_torchrun(tmp_path: Path) -> None:
     assert all(records_published(tmp_path / "t", rank) > 0 for rank in range(2))
 
 
-def test_file_of_a_killed_run_is_replaced_by_the_next(tmp_path: Path) -> None:
-    path = tmp_path / "meet"
-    long = ("--epochs", 500, "--timeout", 30, "--hook", "plain")
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                started(command("--dist-url", path.as_uri(), "--rank", r, "--world-size", 2, *long), tmp_path)
-            )
-            for r in range(2)
-        ]
-        wait_for(
-            lambda: path.exists() and path.read_bytes().count(b"pyddpdiag_hello") >= 2, START_S, "both met"
-        )
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait(60)
-    assert path.stat().st_size > 0
-    ends = join_all(path.as_uri(), (1, 0), tmp_path, *SHORT, "--hook", "plain", "--json")
-    assert [code for code, _, _ in ends] == [0, 0], str(ends)
-
-
 def test_missing_rank_0_is_named_after_the_timeout(tmp_path: Path) -> None:
     port = own_port()
     (end,) = join_all(f"tcp://127.0.0.1:{port}", (1,), tmp_path, "--hook", "plain", "--timeout", 3)
@@ -148,24 +124,14 @@ def test_a_rank_that_fails_tells_the_others_why(scheme: str, job: str, culprit: 
 
 
 @contextmanager
-def two_in_training(folder: Path, timeout_s: int) -> Iterator[list[subprocess.Popen[str]]]:
+def two_in_training(folder: Path, timeout_s: int) -> Iterator[list[Forked]]:
     """Ranks that nobody launched, in the middle of training."""
     trace, url = folder / "t", (folder / "meet").as_uri()
-    options = (
-        "--dist-url",
-        url,
-        "--world-size",
-        2,
-        "--epochs",
-        500,
-        "--timeout",
-        timeout_s,
-        "--trace",
-        trace,
-    )
+    place = ("--dist-url", url, "--world-size", 2)
+    options = ("train", *place, "--epochs", 500, "--timeout", timeout_s, "--trace", trace)
     with ExitStack() as stack:
         ranks = [
-            stack.enter_context(started(command(*options, "--rank", rank), folder, PYTHONFAULTHANDLER="1"))
+            stack.enter_context(forked((*options, "--rank", rank), folder, environment()))
             for rank in range(2)
         ]
         wait_for(lambda: records_published(trace, 1) > 50, START_S, "training under way")
@@ -175,20 +141,20 @@ def two_in_training(folder: Path, timeout_s: int) -> Iterator[list[subprocess.Po
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no signals to kill with")
 def test_a_killed_rank_takes_the_others_down(tmp_path: Path) -> None:
     with two_in_training(tmp_path, 200) as ranks:
-        ranks[1].kill()
-        code, _, err = finish(ranks[0], 60)
+        ranks[1].process.kill()
+        code, _, err = ranks[0].ended(60)
     assert code == 2
     # Both: the one that died, and the one that the error reached.
-    assert f"error: rank 1 (pid {ranks[1].pid} on " in err and "is gone: its process has ended" in err
+    assert f"error: rank 1 (pid {ranks[1].process.pid} on " in err and "is gone: its process has ended" in err
     assert "rank 0 went down with it: " in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
 def test_ctrl_c_ends_a_rank_that_waits_inside_gloo(tmp_path: Path) -> None:
     with two_in_training(tmp_path, 120) as ranks:
-        os.kill(ranks[1].pid, signal.SIGSTOP)
+        os.kill(ranks[1].process.pid, signal.SIGSTOP)
         time.sleep(1)  # rank 0 is in its next all-reduce by now
-        ranks[0].send_signal(signal.SIGINT)
-        code, _, err = finish(ranks[0], 60)
+        os.kill(ranks[0].process.pid, signal.SIGINT)
+        code, _, err = ranks[0].ended(60)
     assert code == 130
     assert "Interrupted: rank 0 ends." in err and "Traceback" not in err

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support import mistaken_job
 from support.mistaken_job import ADVISED, EVEN_UNATTACHED, MISTAKES, OTHER_WAYS
-from support.ranks import run_ranks
+from support.ranks import ran_once
+from support.reported import findings
 from support.watched_ways import record_each
 
 import pyddpdiag
@@ -30,11 +31,7 @@ def _job(rank: int, _: int, folder: str) -> None:
     record_each(Path(folder, "run"), OTHER_WAYS, rank, mistaken_job.train_otherwise)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mistakes")
-    run_ranks(_job, 2, folder, str(folder))
-    return folder
+trained = ran_once(_job, 2, answers=False)
 
 
 @pytest.mark.parametrize(
@@ -56,22 +53,13 @@ def test_a_mistake_is_found_and_no_other(trained: Path, way: str, mistake: str, 
 def test_what_is_advised_against_a_mistake_mends_it(trained: Path, mistake: str) -> None:
     """The finding says to do what the other training does, in which it is gone."""
     advised, words = ADVISED[mistake]
-    (found,) = [
-        each
-        for each in load_report(trained / "run" / mistake).verdict.findings
-        if each.kind == MISTAKES[mistake]
-    ]
+    (found,) = findings(trained / "run" / mistake, MISTAKES[mistake])
     assert words in found.advice, found.advice
-    mended = load_report(trained / "run" / advised).verdict.findings
-    assert MISTAKES[mistake] not in [each.kind for each in mended]
+    assert not findings(trained / "run" / advised, MISTAKES[mistake])
 
 
 @pytest.mark.parametrize("mistake", ["changed weights", "optimizer state of one rank"])
 def test_weights_that_were_equal_are_not_to_be_loaded_alike(trained: Path, mistake: str) -> None:
-    (found,) = [
-        each
-        for each in load_report(trained / "run" / mistake).verdict.findings
-        if each.kind == "different_weights"
-    ]
+    (found,) = findings(trained / "run" / mistake, "different_weights")
     assert found.evidence["last_equal_step"] is not None and found.since_step is not None
     assert "Load checkpoints" not in found.advice and "They were equal until step" in found.advice

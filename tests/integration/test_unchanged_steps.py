@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from support.ranks import ran_once
+from support.watched_ways import record_each
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.trace.layout import Flag, Kind, StepTime
 from pyddpdiag.trace.reader import read_trace
 
@@ -131,18 +130,8 @@ OTHERS: dict[str, Callable[[int], None]] = {"two modules": _two_modules, "epochs
 
 
 def _job(rank: int, _: int, folder: str) -> None:
-    for name, run in LOOPS.items():
-        watched = Watched(f"{folder}/{name}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        run(_Loop(rank))
-        assert watched.session is not None, name
-        watched.session.close()
-    for name, run_all in OTHERS.items():
-        watched = Watched(f"{folder}/{name}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        run_all(rank)
-        assert watched.session is not None, name
-        watched.session.close()
+    record_each(Path(folder), list(LOOPS), rank, lambda name, rank: LOOPS[name](_Loop(rank)))
+    record_each(Path(folder), list(OTHERS), rank, lambda name, rank: OTHERS[name](rank))
 
 
 trained = ran_once(_job, 2, answers=False)

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from support import uneven_job
 from support.ranks import ran_once
+from support.watched_ways import record_each
 
-from pyddpdiag.integrations import unchanged
-from pyddpdiag.integrations.watched import Watched
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
@@ -19,12 +18,11 @@ WAYS: dict[str, dict[str, bool]] = {"joined": {"joined": True}, "even": {"even":
 
 def _job(rank: int, _: int, folder: str) -> dict[str, str]:
     failed = {}
-    for way, how in WAYS.items():
-        watched = Watched(f"{folder}/{way}", {"capacity_mb": 1})
-        unchanged.watch(watched)
-        failed[way] = uneven_job.train(rank, **how)
-        assert watched.session is not None
-        watched.session.close()
+
+    def train(way: str, rank: int) -> None:
+        failed[way] = uneven_job.train(rank, **WAYS[way])
+
+    record_each(Path(folder), list(WAYS), rank, train)
     return failed
 
 

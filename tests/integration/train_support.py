@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -42,7 +44,13 @@ def command(*options: object) -> list[str]:
     return [sys.executable, "-m", "pyddpdiag", "train", *map(str, options)]
 
 
-USUAL = {"GLOO_SOCKET_IFNAME": interfaces.loopback() or "", "OMP_NUM_THREADS": "1"}
+USUAL = {
+    "GLOO_SOCKET_IFNAME": interfaces.loopback() or "",
+    "OMP_NUM_THREADS": "1",
+    # In a store that outlives a restart, torch's own ranks may find the addresses of the ranks before them.
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    "USE_LIBUV": "0",
+}
 """What a command needs whose ranks are all on this machine."""
 
 
@@ -112,7 +120,7 @@ def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> tupl
 
 def ended(*command: str, cwd: Path, timeout_s: float = 560, **extra: str) -> tuple[int, str]:
     """Exit code and standard error of a command whose ranks meet on this machine."""
-    with started(list(command), cwd, **USUAL, USE_LIBUV="0", **extra) as process:
+    with started(list(command), cwd, **USUAL, **extra) as process:
         code, _, err = finish(process, timeout_s)
     return code, err
 
@@ -213,6 +221,17 @@ def exits_quietly(session: Session):
     return _failing(session, 1, lambda: os._exit(7))
 
 
+def is_killed(session: Session):
+    """Rank 0 is killed at any moment of the training."""
+
+    def fail() -> None:
+        delay_s = random.uniform(0, 1.5)
+        print("killed after", delay_s)
+        threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    return _failing(session, 0, fail)
+
+
 def exits_as_if_done(session: Session):
     """Rank 0 leaves with exit code 0 in the middle."""
     return _failing(session, 0, lambda: os._exit(0))
@@ -234,6 +253,11 @@ def gets_stuck(session: Session):
         time.sleep(600)
 
     return _failing(session, 1, oversleep)
+
+
+def is_stopped(session: Session):
+    """Rank 1 is stopped by a signal."""
+    return _failing(session, 1, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def nobody_notices(session: Session):

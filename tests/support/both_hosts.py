@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 
+from support.links import inside
+
 
 def main(port: str, hosts: list[str], script: list[str]) -> int:
     """The first exit code that is not 0."""
@@ -18,7 +20,7 @@ def main(port: str, hosts: list[str], script: list[str]) -> int:
         place = {"RANK": str(rank), "WORLD_SIZE": str(len(hosts)), "LOCAL_RANK": "0"}
         env = {**os.environ, **place, "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": port}
         # The tool replaces itself by the rank, which so gets the signals.
-        ranks.append(subprocess.Popen(["ip", "netns", "exec", host, sys.executable, *script], env=env))
+        ranks.append(subprocess.Popen(inside(host, sys.executable, *script), env=env))
 
     def end(*_: object) -> None:
         for each in ranks:

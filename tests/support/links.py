@@ -136,6 +136,11 @@ def _wait_until_up(hosts: Sequence[str], names: Sequence[str]) -> None:
                 time.sleep(0.05)
 
 
+def inside(host: str, *words: str) -> list[str]:
+    """A command, as it runs on a host."""
+    return ["ip", "netns", "exec", host, *words]
+
+
 def limit(host: str, name: str, mbit: int, burst_kb: int | None = None) -> None:
     """Gives what a host sends over one of its interfaces another rate; so much passes at full speed after a rest."""
     _do("tc", "-n", host, "qdisc", "replace", "dev", name, "root", "tbf", *_shape(mbit, burst_kb))
@@ -164,7 +169,7 @@ def why_no_loss() -> str:
 def lose(host: str, part: float) -> None:
     """Has a host drop this part of the TCP packets that it receives, at random."""
     rule = ("-A", "INPUT", "-p", "tcp", "-m", "statistic", "--mode", "random", "--probability", str(part))
-    _do("ip", "netns", "exec", host, "iptables", *rule, "-j", "DROP")
+    _do(*inside(host, "iptables", *rule, "-j", "DROP"))
 
 
 def on_hosts(
@@ -182,7 +187,7 @@ def on_hosts(
         for host, command in zip(hosts, commands, strict=True):
             processes.append(
                 subprocess.Popen(
-                    ["ip", "netns", "exec", host, *command],
+                    inside(host, *command),
                     cwd=folder,
                     env=env,
                     stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,7 +125,3 @@ def _end(found: Machines) -> None:
     for process in found.booted.values():
         process.kill()
         process.communicate()
-
-
-Bring = Callable[[Sequence[Path], Path], None]
-"""Brings the folders that machines recorded into to one; each way to collect is one of these."""

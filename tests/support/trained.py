@@ -58,3 +58,26 @@ def train(
         recorder.close()
         last = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
         return gradients, last, paths(recorder.path)
+
+
+def off_by_rounding(folder: str, **options: Any) -> dict[bool, float]:
+    """How far the sum of many steps of the same tiny gradient is off in bfloat16, with and without error feedback."""
+    off = {}
+    for feedback in (False, True):
+        model = torch.nn.Linear(64, 4, bias=False)
+        ddp = DistributedDataParallel(model)
+        with pyddpdiag.Recorder(f"{folder}/{feedback}", capacity_mb=1) as recorder:
+            recorder.attach(ddp, compress="bf16", error_feedback=feedback, **options)
+            # The same on all ranks, so that their addition is exact: it is not fed back.
+            x = torch.linspace(0.1, 1.1, 64).repeat(2, 1)
+            exact = torch.zeros(4, 64, dtype=torch.float64)
+            total = torch.zeros(4, 64, dtype=torch.float64)
+            for step in range(50):
+                ddp.zero_grad()
+                ddp(x).sum().backward()
+                assert model.weight.grad is not None
+                if step >= 2:  # DDP makes new buckets after the first step; their residual begins at zero
+                    total += model.weight.grad.double()
+                    exact += 2 * x[0].double()
+            off[feedback] = float(((total - exact).abs() / exact).max())
+    return off
