@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -40,7 +41,11 @@ class AveragedAgain:
         if not self.due or torch._C._current_graph_task_id() != -1:
             return
         values = sum(one.numel() for one in tensors)
+        here = threading.get_ident()
         for module in self._modules:
+            # While one thread drops a gradient, as zero_grad does, another that reads it crashes in torch.
+            if module.thread != here:
+                continue
             if module.native.passes == module.stepped_at or not module.ranks.issuperset(ranks):
                 continue
             ddp = module.owner() if module.owner is not None else None
@@ -62,7 +67,7 @@ class AveragedAgain:
         """An optimizer steps with a module."""
         opened, values = self._open.pop(module, _NOTHING)
         gradients = self._gradients.pop(module, _NO_GRADIENTS)[1]
-        if not self.due or module.native.passes == module.stepped_at:
+        if not self.due or not module.thread or module.native.passes == module.stepped_at:
             return
         seen = self._seen.get(module.native.index, Facts(0))
         if gradients and values >= sum(gradients.values()):

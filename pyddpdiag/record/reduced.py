@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from dataclasses import dataclass, field
 from typing import Final
@@ -44,6 +45,7 @@ class Reduced:
     ranks: frozenset[int] = frozenset()  # that average its gradients; empty: not known
     stepped_at: int = 0  # its passes when any optimizer last stepped with it
     local_at: int = 0  # and those that were not reduced
+    thread: int = 0  # on which that was; no other one may read its gradients
     smallest: int = 0  # of the parameters, whose weights are marked before steps
     marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
 
@@ -65,6 +67,7 @@ class Reduced:
     def stepped(self, passes: int) -> None:
         """An optimizer has stepped with it, after so many passes."""
         self.stepped_at, self.local_at = passes, self.looks.local
+        self.thread = threading.get_ident()
         self.looks.steps(passes, self.parameters)
 
     def mark(self, passes: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, PropertyMock
 
 import torch
 
@@ -52,6 +53,31 @@ def test_an_optimizer_is_followed_less_closely_after_a_while() -> None:
     assert (seen.steps, seen.zero_since) == (400, 300) and set(seen.passes) == {2}
     # The first ones, and two of seven.
     assert 64 + 2 * 336 // 7 - 2 <= sum(seen.passes.values()) <= 64 + 2 * 336 // 7 + 2
+
+
+def test_gradients_are_read_on_the_thread_that_steps_alone() -> None:
+    """Another one may all-reduce a value to log meanwhile: torch crashes where a gradient is read that is dropped."""
+    parameter = MagicMock()
+    type(parameter).grad = gradient = PropertyMock(return_value=torch.ones(3))
+    module = Reduced(
+        MagicMock(index=0, passes=1),
+        [lambda: parameter],
+        owner=lambda: MagicMock(_comm_hooks=[]),
+        ranks=frozenset({0, 1}),
+    )
+    again = AveragedAgain()
+    again.add(module)
+
+    def reduces() -> int:
+        gradient.reset_mock()
+        again.reduces([torch.ones(3)], "SUM", (0, 1))
+        return gradient.call_count
+
+    assert not reduces()  # nobody knows yet which thread trains
+    module.stepped(0)
+    with ThreadPoolExecutor(1) as other:
+        assert not other.submit(reduces).result()
+    assert reduces()
 
 
 def test_a_loader_with_every_attribute_is_described() -> None:
