@@ -9,12 +9,13 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bed.causes import CAUSES
-from bed.hosts import hosts, why_not
+from bed.hosts import Hosts, why_not
 from bed.jobs import Job
 from bed.ranks import environment
 from bed.runner import Outcome, Plan, run
@@ -109,7 +110,7 @@ while True:
 def test_a_faulty_link_delays_what_passes_it() -> None:
     need("namespaces", why_not())
     fault = {"name": "delay", "rank": 1, "ms": 150.0}
-    with hosts(2, fault) as made:
+    with closing(Hosts(2, fault)) as made:
         made.switch(True)
         with subprocess.Popen(
             made.command(0, [sys.executable, "-c", LISTEN]), stdout=subprocess.PIPE, text=True
