@@ -108,11 +108,21 @@ class LateRank:
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.cause == "core" and (self.is_busy or self.span):
                 return "low"
+            if self.computes_for_a_while:
+                return "low"
             if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
                 return "low"
             if self.sure_ms < (LARGE_SHARE if self.is_busy else QUIET_SHARE) * self.step_ms:
                 return "low"
         return "medium" if self.span else confidence(self.steps)
+
+    @property
+    def computes_for_a_while(self) -> bool:
+        """Whether it computes for longer in a part of the run that is over.
+
+        Neighbours of a virtual machine are seen by nobody in it: they slow one core for some seconds.
+        """
+        return self.cause == "compute" and self.until_step is not None
 
     @property
     def is_busy(self) -> bool:

@@ -25,7 +25,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     if found is not None and alone is not None and alone.rank == found.rank and alone.is_seen:
         return
     # A rank that is surely late in most steps is later in some of them.
-    if found is None or any(late.rank == found.rank and late.confidence != "low" for late in view.late_ranks):
+    if found is None or any(
+        late.rank == found.rank and (late.confidence != "low" or late.computes_for_a_while)
+        for late in view.late_ranks
+    ):
         return
     typical, rhythm = median(found.lead_ms), period(found.at)
     every = f", every {rhythm:.0f} steps," if rhythm else ""

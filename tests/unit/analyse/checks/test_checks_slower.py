@@ -69,6 +69,19 @@ def test_one_rank_that_becomes_slower_is_late_and_the_others_are_not_slower(tmp_
     assert (found.kind, found.rank, found.since_step) == ("late_rank", 1, 40)
 
 
+@pytest.mark.parametrize(
+    ("cpu_ms", "steps", "confidence"),
+    [(18, range(40, 80), "low"), (60, range(40, 80), "medium"), (18, range(80, 120), "medium")],
+)
+def test_a_rank_that_computes_for_longer_for_a_while_may_have_a_neighbour(
+    tmp_path: Path, cpu_ms: float, steps: range, confidence: str
+) -> None:
+    """On an idle virtual machine, a core took up to 1.8 times as long for 2 to 3 s at a time."""
+    write(tmp_path, [NOTHING, Extra(cpu=cpu_ms, steps=steps), NOTHING], steps=120)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.rank, found.cause, found.confidence) == ("late_rank", 1, "compute", confidence)
+
+
 def own_times(folder: Path, own: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[Finding]:
     """Ranks with these own times in ms: [steps, ranks]."""
     writers = [RankWriter(rank, own.shape[1]) for rank in range(own.shape[1])]
