@@ -118,11 +118,11 @@ class LateRank:
 
     @property
     def computes_for_a_while(self) -> bool:
-        """Whether it computes for longer in a part of the run that is over.
+        """Whether it computes for longer in a part of the run.
 
         Neighbours of a virtual machine are seen by nobody in it: they slow one core for some seconds.
         """
-        return self.cause == "compute" and self.until_step is not None
+        return self.cause == "compute" and self.span is not None
 
     @property
     def is_busy(self) -> bool:
