@@ -106,9 +106,7 @@ class LateRank:
         works = self.cause == "compute" and (self.extra.cpu_times or 0.0) > SHARED_TIMES
         if self.cause in ("compute", "core", None) and not (works and self.than is None):
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
-            if self.cause == "core" and (self.is_busy or self.span):
-                return "low"
-            if self.computes_for_a_while:
+            if self.computes_for_a_while or (self.cause == "core" and (self.is_busy or self.span)):
                 return "low"
             if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
                 return "low"

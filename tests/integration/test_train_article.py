@@ -153,8 +153,9 @@ def test_a_killed_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     with forked(("train", *options, "--epochs", 500), tmp_path, environment()) as launcher:
         wait_for(path.exists, 100, "a checkpoint")
         descendants(launcher.process.pid)[1].kill()
-        code, _, err = launcher.ended(60)
+        code, out, err = launcher.ended(60)
     assert code == 2 and "rank 1 was killed by signal 9" in err
+    assert "Traceback" not in err and out == ""
     # Whenever the ranks were ended, the file is a whole one.
     with path.open("rb") as file:
         done_before = len(torch.load(file, weights_only=True)["history"])

@@ -24,7 +24,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     # What a rank does alone between the steps is found as that (rank_alone).
     if found is not None and alone is not None and alone.rank == found.rank and alone.is_seen:
         return
-    # A rank that is surely late in most steps is later in some of them.
+    # A rank that is late in most steps, or in all of a stretch, is later in some of them.
     if found is None or any(
         late.rank == found.rank and (late.confidence != "low" or late.computes_for_a_while)
         for late in view.late_ranks
