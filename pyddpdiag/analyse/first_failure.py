@@ -11,6 +11,7 @@ import numpy as np
 from pyddpdiag.analyse.operations import RankOperations
 from pyddpdiag.model.rows import OperationError
 from pyddpdiag.trace.layout import BucketTime, Kind
+from pyddpdiag.trace.ledger import Ledger
 
 if TYPE_CHECKING:
     from pyddpdiag.analyse.view import RunView
@@ -64,38 +65,63 @@ def _common_ms(view: RunView, who: int, ns: int) -> float:
 
 def _failed_bucket(view: RunView, error: OperationError) -> FirstFailure:
     """A rank that reports an error of its own is none that is missing."""
+    group = _group_of(view, error)
+    if group is None:
+        return FirstFailure(error)
+    key, ledger = group
+    error = _oldest(view, key, error)
     reached, failed = view.progress, {each.rank for each in view.errors.first}
-    first = next(place for place, one in enumerate(reached) if one.rank == error.rank)
-    for key, ledger in view.merged.groups():
-        share = ledger.shares.get(first)
-        if share is None or not share.has(error.sequence):
-            continue
-        place = int(np.searchsorted(ledger.sequence, np.uint64(error.sequence)))
-        if view.names.bucket(int(ledger.common["reference"][place])) != error.what:
-            continue
-        members = view.memberships[key].members
-        has = [each for each in members if each in ledger.shares and ledger.shares[each].has(error.sequence)]
-        begins = {
-            reached[each].rank: _common_ms(view, each, ns)
+    place = int(np.searchsorted(ledger.sequence, np.uint64(error.sequence)))
+    members = view.memberships[key].members
+    has = [each for each in members if each in ledger.shares and ledger.shares[each].has(error.sequence)]
+    begins = {
+        reached[each].rank: _common_ms(view, each, ns)
+        for each in members
+        if (ns := _bucket_begin(view.operations[each], key, error.sequence))
+    }
+    if len(has) < view.memberships[key].size:
+        missing = tuple(
+            reached[each].rank
             for each in members
-            if (ns := _bucket_begin(view.operations[each], key, error.sequence))
-        }
-        if len(has) < view.memberships[key].size:
-            missing = tuple(
-                reached[each].rank
-                for each in members
-                if reached[each].complete
-                and reached[each].buckets.get(key, -1) < error.sequence
-                and reached[each].rank not in failed
-            )
-            return FirstFailure(error, missing, begun_ms=begins)
-        begun = [
-            _common_ms(view, each, int(ledger.clocks[clock]["latest_enqueued"][place]))
-            for each, clock in enumerate(view.merged.clock_of)
-            if each in has
-        ]
-        return FirstFailure(error, (), tuple(reached[each].rank for each in members), max(begun), begins)
-    return FirstFailure(error)
+            if reached[each].complete
+            and reached[each].buckets.get(key, -1) < error.sequence
+            and reached[each].rank not in failed
+        )
+        return FirstFailure(error, missing, begun_ms=begins)
+    begun = [
+        _common_ms(view, each, int(ledger.clocks[clock]["latest_enqueued"][place]))
+        for each, clock in enumerate(view.merged.clock_of)
+        if each in has
+    ]
+    return FirstFailure(error, (), tuple(reached[each].rank for each in members), max(begun), begins)
+
+
+def _group_of(view: RunView, error: OperationError) -> tuple[int, Ledger] | None:
+    """The process group of a bucket that failed, and what it did; None: no group has it."""
+    who = next(place for place, one in enumerate(view.progress) if one.rank == error.rank)
+    for key, ledger in view.merged.groups():
+        if who in ledger.shares and ledger.shares[who].has(error.sequence):
+            place = int(np.searchsorted(ledger.sequence, np.uint64(error.sequence)))
+            if view.names.bucket(int(ledger.common["reference"][place])) == error.what:
+                return key, ledger
+    return None
+
+
+def _oldest(view: RunView, key: int, error: OperationError) -> OperationError:
+    """What failed first in a group's own order, in which a rank may be one operation behind those that ended it.
+
+    Its last rank to end it may be cut off while the others wait in the next one, which that rank never begins.
+    """
+    in_group = {
+        (reached.rank, int(record["sequence"]))
+        for reached, part in zip(view.progress, view.operations, strict=True)
+        for record in part.failed
+        if record["kind"] == Kind.BUCKET and record["group"] == np.uint64(key)
+    }
+    theirs = [
+        one for one in view.errors.first if one.kind == "bucket" and (one.rank, one.sequence) in in_group
+    ]
+    return min(theirs, key=lambda one: one.sequence, default=error)
 
 
 def _bucket_begin(part: RankOperations, group: int, sequence: int) -> int:

@@ -63,7 +63,8 @@ def test_after_the_timeout_the_report_says_where_the_transfer_stood(
     first, *rest = load_report(tmp_path / "run").verdict.findings
     assert first.kind == "transport_stalled", first
     assert first.evidence["unconfirmed_segments"]
-    # Of three hosts the one at which the dead links meet; between two nobody knows which end it is.
+    # Of three hosts the one at which the dead links meet, or the link, where only one had something to carry;
+    # between two nobody knows which end it is.
     ends_of_link = {first.rank, first.peer}
-    assert ends_of_link == ({2, None} if count == 3 else {0, 1})
+    assert ends_of_link in ([{2, None}, {0, 2}, {1, 2}] if count == 3 else [{0, 1}])
     assert "unknown" not in "".join(one.message for one in rest if one.kind == "operation_failed")

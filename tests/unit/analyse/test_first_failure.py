@@ -46,6 +46,18 @@ def test_a_transfer_that_stood_still_until_the_timeout_is_named_with_its_link(
     assert {(link.rank, link.unconfirmed) for link in report.links} == {(0, 0), (1, 40)}
 
 
+def test_a_rank_that_is_cut_off_one_bucket_before_the_others_is_in_what_failed_first(tmp_path: Path) -> None:
+    run = stands(tmp_path)
+    ahead = run.writers[0]
+    (stood,) = (each for each in ahead.records if each["flags"] & 1)
+    stood["times"][3], stood["flags"] = (LAST + 3) * MS, 0
+    ticket = ahead.bucket(STEPS + 1, (LAST + 4) * MS, (LAST + 5) * MS, 5_200 * MS, flags=1)
+    ahead.error(ticket, TIMED_OUT)
+    first, second = [one for one in run.report().verdict.findings if one.severity == "error"]
+    assert (first.kind, first.rank, first.since_step) == ("transport_stalled", 1, STEPS)
+    assert second.kind == "operation_failed" and "because the transfer stood still" in second.message
+
+
 @pytest.mark.parametrize("how", ["a rank came late", "a rank was stopped", "only the neighbour was lost"])
 def test_what_only_looks_like_a_transfer_that_stands(how: str, tmp_path: Path) -> None:
     late = how == "a rank came late"
