@@ -60,6 +60,11 @@ def ranks(which: Sequence[int]) -> str:
     return f"{'rank' if len(which) == 1 else 'ranks'} {listed(which)}"
 
 
+def those(which: Sequence[int], of: int) -> str:
+    """Ranks by number, or `all ranks` where these are all `of` several."""
+    return "all ranks" if len(which) == of > 1 else ranks(which)
+
+
 def ranges(which: Iterable[int], limit: int = 4) -> str:
     """Numbers in rising order, neighbours as one: 0, 2 to 511."""
     runs: list[list[int]] = []

@@ -6,7 +6,7 @@ one culprit. Here are the ranks that wait without being later than the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from pyddpdiag.analyse.settings import by_host, host_cores
 from pyddpdiag.analyse.training import workers_of
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import count, milliseconds, percent, ranks, verb
+from pyddpdiag.model.words import count, milliseconds, percent, those, verb
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not waiting:
         return
     worst = max(waiting.values())
-    who = "all ranks wait" if len(waiting) == len(steps.ranks) else _some(waiting)
+    who = f"{those(tuple(waiting), len(steps.ranks))} {verb(tuple(waiting), 'waits', 'wait')}"
     at = [steps.place_of[rank] for rank in waiting]
     foreign = float(np.nansum(view.foreign_waits[:, at]) / np.nansum(view.usage.run_delay[:, at]))
     taken, mind, advice = _why(view, at, foreign)
@@ -58,7 +58,8 @@ def _why(view: RunView, places: Sequence[int], foreign: float) -> tuple[str, str
     `foreign`: the part of the waits that other programs may have caused.
     """
     if foreign < MOST:
-        advice = "Start fewer ranks on the machine, or give it more cores."
+        fewer = "Start fewer ranks on the machine, or give it" if len(places) > 1 else "Give the machine"
+        advice = f"{fewer} more cores."
         return f"; {_taken_by(view, places)}", "with more cores", advice
     if workers := _workers(view, places):
         advice = (
@@ -67,8 +68,8 @@ def _why(view: RunView, places: Sequence[int], foreign: float) -> tuple[str, str
         )
         return f"; {count(workers, 'worker')} of the loaders take cores, too", "with fewer workers", advice
     advice = (
-        "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), start "
-        "fewer ranks on it, or set OMP_NUM_THREADS to the cores per rank."
+        "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
+        f"{'start fewer ranks on it, ' if len(places) > 1 else ''}or set OMP_NUM_THREADS to the cores per rank."
     )
     return "", "without other load", advice
 
@@ -88,10 +89,6 @@ def _taken_by(view: RunView, places: Sequence[int]) -> str:
     if any(len(ranks) > host_cores(view.sidecars, ranks) for ranks in hosts.values()):
         return "there are fewer cores than ranks"
     return "other threads of the ranks take the cores"
-
-
-def _some(waiting: Mapping[int, float]) -> str:
-    return f"{ranks(tuple(waiting))} {verb(tuple(waiting), 'waits', 'wait')}"
 
 
 CHECK = Check(("core_contention",), _look, per_group=True, rests_on="own times")

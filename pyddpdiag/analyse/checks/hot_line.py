@@ -14,7 +14,7 @@ from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.step_matrix import step_walls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import percent, ranks
+from pyddpdiag.model.words import percent, those
 
 _NO_OPERATIONS: Final = ("torch.serialization.", "torch.nn.")
 
@@ -32,7 +32,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             kind="hot_line",
             severity="warning" if matters(surely_ms, step_ms) and surely_ms > usual_ms else "note",
             message=f"{percent(found.share.share)} of each step{_when(found)} goes by {_place(found)} on "
-            f"{'all ranks' if everyone else ranks(found.ranks)}; {_beyond(found)}.",
+            f"{those(found.ranks, len(steps.ranks))}; {_beyond(found)}.",
             confidence=confidence(steps.steps),
             rank=found.ranks[0] if len(found.ranks) == 1 and not everyone else None,
             since_step=found.since_step,

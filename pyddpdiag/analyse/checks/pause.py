@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,7 +26,7 @@ from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import words
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import milliseconds, percent
+from pyddpdiag.model.words import milliseconds, percent, ranks
 from pyddpdiag.output import clean
 
 Bool = npt.NDArray[np.bool_]
@@ -175,7 +175,7 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
     found = Finding(
         kind="pause",
         severity="warning",
-        message=f"all ranks pause together{f' {when}' if when else ''}: {milliseconds(median(paused[hit]))} {how}; "
+        message=f"{_who(view.judged.ranks)}{f' {when}' if when else ''}: {milliseconds(median(paused[hit]))} {how}; "
         f"{percent(lost / total)} of the time{there} is lost to it.",
         confidence="high" if of_epochs and np.count_nonzero(hit) > 1 else "medium",
         since_step=int(at[hit][0]),
@@ -190,6 +190,10 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
         advice=advice,
     )
     yield with_line(found, where, "the pauses", f". {cure}")
+
+
+def _who(training: Sequence[int]) -> str:
+    return "all ranks pause together" if len(training) > 1 else f"{ranks(training)} pauses"
 
 
 def _beyond(own: Float64) -> Float64:

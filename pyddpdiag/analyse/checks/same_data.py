@@ -21,7 +21,7 @@ from pyddpdiag.analyse.training import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Loaded
-from pyddpdiag.model.words import count, ranks
+from pyddpdiag.model.words import count, those
 
 _WHOLE: Final = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
 """torch's samplers that divide nothing."""
@@ -100,7 +100,7 @@ def _finding(
     evidence: Mapping[str, Any],
     since_step: int | None = None,
 ) -> Finding:
-    who = "all ranks" if len(some) == view.run.world_size else ranks(some)
+    who = those(some, view.run.world_size)
     why, advice = _why(view, some)
     return Finding(
         kind="same_data",

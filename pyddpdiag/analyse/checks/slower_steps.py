@@ -12,13 +12,13 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import times_of
 from pyddpdiag.analyse.windows import Stretches
 from pyddpdiag.model.findings import Cause, Finding
-from pyddpdiag.model.words import milliseconds, number, percent
+from pyddpdiag.model.words import milliseconds, number, percent, those, verb
 
 WHAT: Final[dict[Cause | None, str]] = {
-    "core": "; they wait for a processor core",
-    "disk": "; they wait for a disk",
-    "device": "; their accelerators compute that much longer",
-    "blocked": "; they neither compute nor wait for a core",
+    "core": "; the difference is waiting for a processor core",
+    "disk": "; the difference is waiting for a disk",
+    "device": "; accelerators compute that much longer",
+    "blocked": "; the difference is neither computing nor waiting for a core",
     None: "",
 }
 
@@ -68,13 +68,15 @@ def _look(view: RunView) -> Iterator[Finding]:
     # Threads that spin in want of a core do so for as long as that lasts, on all ranks.
     spins = found.cause in ("compute", None) and view.spins
     cause = "disk" if found.cause == "blocked" and where and where.on_disk else found.cause
+    what = _what(found, cause, verb(steps.ranks, "it", "they"))
     finding = Finding(
         kind="slower_steps",
         severity="warning",
-        message=f"all ranks{' that are here' if view.run.missing_count else ''} are slower {found.span.words(at)}: "
-        f"each needs {milliseconds(found.there_ms)} for its own part of a step, "
+        message=f"{those(steps.ranks, len(steps.ranks) + view.run.missing_count)} "
+        f"{verb(steps.ranks, 'is', 'are')} slower {found.span.words(at)}: "
+        f"{verb(steps.ranks, 'it', 'each')} needs {milliseconds(found.there_ms)} for its own part of a step, "
         f"{milliseconds(found.usual_ms)} {_rest(found.span)} ({number(found.times)} times as long"
-        f"{', and more and more' if found.grows else ''}){_what(found, cause)}{SPIN if spins and cause else ''}; "
+        f"{', and more and more' if found.grows else ''}){what}{SPIN if spins and cause else ''}; "
         f"{percent(found.share)} of the time is lost to it.",
         confidence="low" if spins else found.confidence,
         cause=cause,
@@ -105,10 +107,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     yield with_line(finding, where, "what they need more", None if spins else longer)
 
 
-def _what(found: Slower, cause: Cause | None) -> str:
+def _what(found: Slower, cause: Cause | None, who: str) -> str:
     if cause != "compute":
         return WHAT[cause]
-    does = computing("they", "the difference", found.extra.cpu, found.extra.core)
+    does = computing(who, "the difference", found.extra.cpu, found.extra.core)
     return f"; {does}" if does else ""
 
 

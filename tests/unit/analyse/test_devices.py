@@ -108,4 +108,4 @@ def test_devices_that_become_slower(tmp_path: Path) -> None:
     report = _write(tmp_path, [20, 20], [60, 60])
     (slower,) = [found for found in report.verdict.findings if found.kind == "slower_steps"]
     assert slower.since_step == pytest.approx(STEPS // 2, abs=1)
-    assert "their accelerators compute that much longer" in slower.message
+    assert "accelerators compute that much longer" in slower.message
