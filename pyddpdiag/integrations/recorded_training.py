@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from pyddpdiag.model.launch import Launch
+from pyddpdiag.model.lines import lines_beside
 from pyddpdiag.record import agreement
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
@@ -39,6 +40,7 @@ class Session:
         launch: Launch | None = None,
         framework: str = "",
     ) -> None:
+        self._name = recorded_by
         # Whoever starts a job by one command per machine or rank need not give all of them the same folder.
         # `pyddpdiag run` reads the folder that it gave to them.
         with agreement.named(recorded_by, exactly=recorded_by == "run"):
@@ -83,6 +85,16 @@ class Session:
             self._phase.close()
             self.steps.close()
             self.recorder.close()
+
+    def discard(self) -> None:
+        """Ends the recording, of which nothing stays."""
+        self.close()
+        path = self.recorder.path
+        for each in (path, path.with_suffix(".json"), lines_beside(path)):
+            # Windows keeps what is in use; a new recorder then writes over it.
+            with suppress(OSError):
+                each.unlink()
+        agreement.discarded(self._name)
 
     def verdict(self) -> str | None:
         """Ends the recording. What the log of the first rank says about the run; None on all others."""

@@ -109,6 +109,10 @@ class Watched:
 
     def made_module(self, ddp: DistributedDataParallel) -> None:
         """A DDP module was made, by what is on this thread's stack."""
+        if self._alone and self.session is not None:
+            # What this rank trained alone before was to prepare this training, and the others have no such steps.
+            self.session.discard()
+            self.session, self._alone = None, False
         self._uncalled[weakref.ref(ddp, self._uncalled.pop)] = 0
         self._framework = self._framework or maker(sys._getframe())
         self._hear_optimizers()

@@ -52,6 +52,11 @@ def named(name: str, *, exactly: bool = False) -> Iterator[None]:
         _name, _exactly = before
 
 
+def discarded(name: str) -> None:
+    """The last recorder of a name is gone: the next one of this process belongs with the ranks that it belonged with."""
+    _opened[name] -= 1
+
+
 def agree(folder: str | Path | None, *, overwrite: bool) -> Run:
     """Takes the first rank's proposal, through the process group's own store.
 

@@ -54,6 +54,11 @@ def test_ranks_that_share_a_model_in_another_way_are_innocent(trained: Path, way
     assert _found(trained / way) == []
 
 
+def test_what_a_rank_trained_alone_before_is_no_part_of_the_training(trained: Path) -> None:
+    report = load_report(trained / "prepared")
+    assert [(one.rank, one.last_step, one.steps) for one in report.ranks] == [(0, 69, 70), (1, 69, 70)]
+
+
 SCRIPT = """
 import torch
 import torch.distributed as dist

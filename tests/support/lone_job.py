@@ -13,6 +13,7 @@ from torch import nn
 from torch.distributed._composable.replicate import replicate
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 70
 SIZE = 32
@@ -21,7 +22,11 @@ SIZE = 32
 def train(way: str, rank: int) -> None:
     """A training of two ranks, as the way says."""
     torch.manual_seed(5)
-    net = nn.Sequential(nn.Linear(SIZE, SIZE), nn.ReLU(), nn.Linear(SIZE, SIZE))
+    net: nn.Module = nn.Sequential(nn.Linear(SIZE, SIZE), nn.ReLU(), nn.Linear(SIZE, SIZE))
+    if way == "prepared":
+        if rank == 0:
+            train("alone", rank)
+        net = DistributedDataParallel(net)
     if way == "sharded":
         fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
     if way == "replicate":
@@ -79,5 +84,6 @@ TOGETHER = (
     "sharded",
     "replicate",
     "stages",
+    "prepared",
     "one learner",
 )

@@ -88,8 +88,10 @@ def _in_own_code(
         return None
     waits = {one.rank for one in view.in_flight.first if not one.abandoned}
     # They lived, and waited in nothing, when the others' wait for them timed out.
-    if absent and all(view.endings[rank].outlived(at_ms) and rank not in waits for rank in absent):
-        longest = min((view.endings[rank] for rank in absent), key=lambda one: one.newest_ms)
+    ends = [view.endings[rank] for rank in absent]
+    # A newer record is of an operation of theirs: they were in that, and waited as well.
+    if ends and all(one.outlived(at_ms) and one.rank not in waits and one.newest_ms < at_ms for one in ends):
+        longest = min(ends, key=lambda one: one.newest_ms)
         return tuple(absent), at_ms - longest.newest_ms, longest.where
     if late:
         since, until = min(failure.begun_ms.values()), max(failure.begun_ms[rank] for rank in late)
