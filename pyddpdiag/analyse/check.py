@@ -52,7 +52,8 @@ def with_line(finding: Finding, where: Where | None, of: str, otherwise: str | N
         finding: without the line.
         where: the line.
         of: what has its share there, as `the pause`.
-        otherwise: of the advice to look at it (`Where.advice`); None: the finding's own advice stays.
+        otherwise: of the advice to look at it (`Where.advice`); None: the finding's own advice stays, unless there is
+            a cure for what the line calls.
     """
     if where is None:
         return finding
@@ -61,5 +62,5 @@ def with_line(finding: Finding, where: Where | None, of: str, otherwise: str | N
         message=f"{finding.message} {where.says(of)}.",
         where=str(where.line),
         evidence={**finding.evidence, **where.facts},
-        advice=finding.advice if otherwise is None else where.advice(otherwise),
+        advice=where.cure or finding.advice if otherwise is None else where.advice(otherwise),
     )

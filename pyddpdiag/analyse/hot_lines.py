@@ -1,4 +1,4 @@
-"""Lines of the script that take a part of each step and belong to no part of a training step."""
+"""Lines that take a part of each step: beside the parts of a training step, or more in one than belongs there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ TRAINING: Final = (FORWARD, BACKWARD, COMMUNICATION)
 REST: Final = (BEFORE, OPTIMIZER, BETWEEN)
 """Where the script's own lines run between the parts of a training step, and the optimizer's."""
 
+OPTIMIZERS: Final = "torch.optim."
 PACKAGES: Final = (
     *(
         "torch.nn.modules.",
@@ -39,7 +40,7 @@ PACKAGES: Final = (
         "torch.nn.utils.",
         "torch.autograd.",
     ),
-    *("torch.optim.", "torch.utils.data.", "torch.distributed.", "pyddpdiag."),
+    *(OPTIMIZERS, "torch.utils.data.", "torch.distributed.", "pyddpdiag."),
 )
 AVERAGES: Final = "torch.optim.swa_utils."
 """Modules of forward, backward, optimizer, data and communication, whenever they run: a second forward pass, that of a
@@ -47,6 +48,15 @@ teacher, an evaluation; and what a recorder does itself. Averages of weights lie
 
 MARKS: Final = "torch._ops."
 """By which torch tells its profiler of an optimizer's step, and of much else: they say nothing of what runs."""
+
+
+ENGINE: Final = "torch.autograd.graph."
+"""The call at the statement that runs backward."""
+
+Part = Literal["outside", "alone", "backward", "own optimizer", "optimizer"]
+"""`outside`: of forward, backward, optimizer, data and communication. `alone`: in forward or backward, where no other
+rank ever is. `backward`: the script's own code there, of a hook or an autograd function. `own optimizer`: in one that
+the script brings. `optimizer`: in one of torch's, which takes longer than forward and backward together."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,7 @@ class HotLine:
         where: the innermost line at which it mostly is.
         statement: the line of the loop that leads there.
         ranks: that do it.
-        inside: it is in forward or backward, and no other rank is ever there.
-        optimizer: it is in an optimizer that the script brings.
+        part: of the step, in which it is.
         share: of the time of the steps in which it is done.
         of_step: by rank, the part of all usual steps.
         since_step, until_step: where it surely was not done before, or after; None: it was.
@@ -67,8 +76,7 @@ class HotLine:
     where: Where
     statement: Line
     ranks: tuple[int, ...]
-    inside: bool
-    optimizer: bool
+    part: Part
     share: Seen
     of_step: Mapping[int, float]
     since_step: int | None
@@ -90,33 +98,40 @@ def hot_lines(lines: Mapping[int, RankLines], steps: Int64, places: Collection[s
     if not len(steps) or not all(len(each.at) for each in looks.values()):
         return []
     trained = _trained(looks.values())
-    found = _found(looks, REST, lambda line: line in trained, steps)
-    found = [one for one in found if not _is_known(looks, one.mine, trained, places)]
+    found = _found(looks, REST, _outermost(lambda line: line in trained), steps)
+    found = [
+        one
+        for one in found
+        if not _is_known(looks, one.mine, trained, places) or _outweighs_passes(looks, one.mine, places)
+    ]
     of_script = {one.line for one in found}
     ranks_at = Counter(
         line for each in lines.values() for line in {line for stack in each.stacks for line in stack.lines}
     )
     if len(lines) > 1:
         found += [
-            replace(one, inside=True)
-            for one in _found(looks, (BEFORE, FORWARD, BACKWARD), lambda line: ranks_at[line] > 1, steps)
+            replace(one, part="alone")
+            for one in _found(
+                looks, (BEFORE, FORWARD, BACKWARD), _outermost(lambda line: ranks_at[line] > 1), steps
+            )
             if one.line not in of_script
         ]
+    found += [
+        replace(one, part="backward")
+        for one in _found(looks, (BACKWARD,), _within_backward(looks.values()), steps)
+    ]
     judged = (_judged(looks, one, steps, places) for one in found)
     return sorted((one for one in judged if one is not None), key=lambda one: -one.share.share)
 
 
 @dataclass(frozen=True, eq=False)
 class _Statement:
-    """A line, by rank which of its looks were there, and how many of each step's.
-
-    `inside`: in forward or backward, where no other rank is ever at it.
-    """
+    """A line, by rank which of its looks were there, and how many of each step's."""
 
     line: Line
     mine: Mapping[int, Bool]
     hits: Mapping[int, Float64]
-    inside: bool = False
+    part: Part = "outside"
 
 
 class _Looks:
@@ -164,19 +179,40 @@ def _trained(looks: Collection[_Looks]) -> set[Line]:
     return {line for line, count in passing.items() if count >= MATTERS_SHARE * whole}
 
 
+def _outermost(is_common: Callable[[Line], bool]) -> Callable[[Stack], Line | None]:
+    """On each stack the outermost line that is not common."""
+    return lambda stack: next((line for line in stack.lines if not is_common(line)), None)
+
+
+def _within_backward(looks: Collection[_Looks]) -> Callable[[Stack], Line | None]:
+    """On each stack the outermost line below the statement that runs backward, but for forward passes made again
+    (activation checkpointing): their lines are those of forward."""
+    runs, again, there = set[Line](), Counter[Line](), Counter[Line]()
+    for each in looks:
+        for part, counted in ((FORWARD, again), (BACKWARD, there)):
+            for stack, count in each.stacks(each.of_parts(part)):
+                counted.update(dict.fromkeys(stack.lines, count))
+        runs |= {
+            stack.lines[-1] for stack in each.lines.stacks if stack.lines and stack.call.startswith(ENGINE)
+        }
+
+    def of(stack: Stack) -> Line | None:
+        at = max((place for place, line in enumerate(stack.lines, 1) if line in runs), default=0)
+        # A look at the very begin of backward may be filed under forward.
+        own = (line for line in stack.lines[at:] if again[line] < MATTERS_SHARE * there[line])
+        return next(own, None) if at else None
+
+    return of
+
+
 def _found(
-    looks: Mapping[int, _Looks],
-    parts: Sequence[str],
-    is_common: Callable[[Line], bool],
-    steps: Int64,
+    looks: Mapping[int, _Looks], parts: Sequence[str], of: Callable[[Stack], Line | None], steps: Int64
 ) -> list[_Statement]:
-    """The statements that may take their share in these parts: on each stack the outermost line that is not common."""
+    """The statements that may take their share in these parts: `of` each stack."""
     masks: dict[Line, dict[int, Bool]] = {}
     for rank, each in looks.items():
         numbers: dict[Line, int] = {}
-        statements = (
-            next((line for line in stack.lines if not is_common(line)), None) for stack in each.lines.stacks
-        )
+        statements = map(of, each.lines.stacks)
         of_stack = np.array(
             [-1 if line is None else numbers.setdefault(line, len(numbers)) for line in statements], np.int64
         )
@@ -220,6 +256,13 @@ def _steps_optimizer(looks: Mapping[int, _Looks], mine: Mapping[int, Bool], plac
     return 2 * within >= sum(count for _, count in counts)
 
 
+def _outweighs_passes(looks: Mapping[int, _Looks], mine: Mapping[int, Bool], places: Collection[str]) -> bool:
+    """Whether it is an optimizer's step in which there are more of these ranks' looks than in forward and backward."""
+    passes = sum(np.count_nonzero(looks[rank].of_parts(FORWARD, BACKWARD)) for rank in mine)
+    there = sum(np.count_nonzero(some) for some in mine.values())
+    return _steps_optimizer(looks, mine, places) and bool(there > passes)
+
+
 def _is_of_training(stack: Stack, trained: Collection[Line], places: Collection[str]) -> bool:
     own = [line for line in stack.lines if line not in trained]
     # Further in than the step of an optimizer, the script's own optimizer is at work: those lines can be changed.
@@ -237,8 +280,10 @@ def _judged(
     """The statement, if it surely takes its share on all ranks together, or else on some of them."""
     each = {rank: seen(found.hits[rank], looks[rank].by_step, looks[rank].came) for rank in looks}
     everywhere = all(one.at_most >= MATTERS_SHARE and found.hits[rank].any() for rank, one in each.items())
-    if not found.inside and everywhere:
+    if found.part != "alone" and everywhere:
         ranks = tuple(looks)
+    elif found.part == "backward":
+        return None  # what one rank alone does there is found by that
     else:
         ranks = tuple(rank for rank, one in each.items() if one.at_least >= MATTERS_SHARE)
     if not ranks:
@@ -249,15 +294,18 @@ def _judged(
     share = seen(there[begin:end], counts[begin:end], min(looks[rank].came for rank in ranks))
     # Where nobody else is ever seen: so few looks at another rank may have missed it.
     others = max((one.at_most for rank, one in each.items() if rank not in ranks), default=0.0)
-    if share.at_least < max(MATTERS_SHARE, others if found.inside else 0.0):
+    if share.at_least < max(MATTERS_SHARE, others if found.part == "alone" else 0.0):
         return None
     where = where_of(looks[rank].only(found.mine[rank]) for rank in ranks if rank in found.mine)
+    where = where or Where(found.line, "", 1.0, share.samples)
+    part = found.part
+    if part == "outside" and _steps_optimizer(looks, found.mine, places):
+        part = "optimizer" if where.call.startswith(OPTIMIZERS) else "own optimizer"
     return HotLine(
-        where or Where(found.line, "", 1.0, share.samples),
+        where,
         found.line,
         ranks,
-        found.inside,
-        _steps_optimizer(looks, found.mine, places),
+        part,
         share,
         {rank: each[rank].share for rank in ranks},
         int(steps[begin - 1]) if begin else None,

@@ -39,7 +39,12 @@ COMPILER: Final = (
 )
 """What runs while torch.compile compiles; what it compiled runs from other modules of it (`eval_frame`)."""
 
+LOCKED: Final = (
+    "Each rank waits there while another one holds the lock, and more workers would wait, too: hold it for less time, "
+    "let those that only read share it (fcntl.LOCK_SH), or lock only to write."
+)
 CURES: Final = {
+    **dict.fromkeys(("fcntl.flock", "fcntl.lockf"), LOCKED),
     COMPILE: "torch.compile compiles again there, as a rule for each new shape of the inputs: pad them to few shapes, "
     "or call torch._dynamo.mark_dynamic(tensor, dimension) before; TORCH_LOGS=recompiles says why it does.",
 }

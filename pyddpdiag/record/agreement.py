@@ -53,7 +53,7 @@ def named(name: str, *, exactly: bool = False) -> Iterator[None]:
 
 
 def discarded(name: str) -> None:
-    """The last recorder of a name is gone: the next one of this process belongs with the ranks that it belonged with."""
+    """The last recorder of a name is gone: the next one takes its place among those of the other ranks."""
     _opened[name] -= 1
 
 

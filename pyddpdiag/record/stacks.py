@@ -99,6 +99,7 @@ def _span(at: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def function_of(code: CodeType) -> str:
-    """Its name, with its class if it has one; not the function around it."""
+    """Its name, with its class if it has one; not the function around it, but of a generator expression that one."""
     name: str = getattr(code, "co_qualname", code.co_name)
+    name = name.removesuffix(".<locals>.<genexpr>")
     return name.rpartition("<locals>.")[2]

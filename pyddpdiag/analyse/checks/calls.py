@@ -158,8 +158,9 @@ def _of(view: RunView, found: Recurring, mine: Sequence[Caller], called: Sequenc
     at = f" at {places(mine)}" if mine else ""
     saved = 0.0 if package else cost * (EVERY - 1) / EVERY
     advice = (
-        f"Add the values up on each rank (total += loss.detach()) and reduce them every {EVERY} steps: if step % "
-        f"{EVERY} == 0: dist.all_reduce(total). That would save about {milliseconds(saved)} a step."
+        f"If only a log needs these values, add them up on each rank (total += loss.detach()) and reduce them every "
+        f"{EVERY} steps: if step % {EVERY} == 0: dist.all_reduce(total). That would save about {milliseconds(saved)} "
+        "a step."
     )
     return Finding(
         kind="collective_per_step",

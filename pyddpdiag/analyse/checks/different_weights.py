@@ -51,9 +51,10 @@ def _look(view: RunView) -> Iterator[Finding]:
     if started is not None:
         meanwhile = f". Before its first pass, rank {started[0]} alone was at {started[1]}"
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
-    since = f"seen first in step {int(compared.step[first])}"
+    at = int(compared.step[first])
+    since = f"already in step {at}, when they were first compared"
     if equal is not None:
-        since += f", and equal still in step {equal}"
+        since = f"seen first in step {at}, and equal still in step {equal}"
     yield Finding(
         kind="different_weights",
         severity="note" if rounding else "error",

@@ -10,12 +10,23 @@ import numpy as np
 from pyddpdiag.analyse.bounds import confidence, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import saved_ms
-from pyddpdiag.analyse.hot_lines import HotLine
+from pyddpdiag.analyse.hot_lines import HotLine, Part
 from pyddpdiag.analyse.step_matrix import step_walls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import percent, those
 
+BEYOND: Final[dict[Part, str]] = {
+    "outside": "that is outside forward, backward, optimizer, data and communication",
+    "alone": "that is in forward or backward, and no other rank is ever there",
+    "backward": "that is code of the script in backward: a hook, or an autograd function",
+    "own optimizer": "that is in the script's own optimizer",
+    "optimizer": "that is the optimizer, which takes longer than forward and backward",
+}
+FASTER: Final = (
+    ": give the optimizer fused=True or foreach=True, and an embedding of whose rows a batch needs few sparse=True and "
+    "torch.optim.SparseAdam."
+)
 _NO_OPERATIONS: Final = ("torch.serialization.", "torch.nn.")
 
 
@@ -25,12 +36,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         step_ms = float(np.nanmean(step_walls(steps)))
         cost_ms = _cost_ms(view, found, step_ms)
         surely_ms = cost_ms * found.share.at_least / found.share.share
-        # Any optimizer takes some of a step; torch's take less than backward does.
-        usual_ms = _backward_ms(view) if found.optimizer else 0.0
         everyone = len(found.ranks) == len(steps.ranks)
         yield Finding(
             kind="hot_line",
-            severity="warning" if matters(surely_ms, step_ms) and surely_ms > usual_ms else "note",
+            severity="warning"
+            if matters(surely_ms, step_ms) and surely_ms > _usual_ms(view, found, surely_ms)
+            else "note",
             message=f"{percent(found.share.share)} of each step{_when(found)} goes by {_place(found)} on "
             f"{those(found.ranks, len(steps.ranks))}; {_beyond(found)}.",
             confidence=confidence(steps.steps),
@@ -45,11 +56,11 @@ def _look(view: RunView) -> Iterator[Finding]:
                 "step_ms": step_ms,
                 "ranks": len(found.ranks),
                 "called_at": str(found.statement),
-                "outside_passes": int(not found.inside),
+                "outside_passes": int(found.part not in ("alone", "backward")),
                 **found.where.facts,
             },
             change_mind="The training needs what is done there, in every step.",
-            advice=found.where.advice(_instead(found.where.call)),
+            advice=found.where.advice(FASTER if found.part == "optimizer" else _instead(found.where.call)),
         )
 
 
@@ -62,9 +73,18 @@ def _cost_ms(view: RunView, found: HotLine, step_ms: float) -> float:
     return float(saved_ms(own, np.minimum(own, spent)).mean())
 
 
-def _backward_ms(view: RunView) -> float:
+def _usual_ms(view: RunView, found: HotLine, surely_ms: float) -> float:
+    """What of it belongs there."""
+    if found.part == "backward":
+        return _span_ms(view, "backward") - surely_ms  # the rest of backward
+    # Any optimizer takes some of a step; most take less than backward does.
+    passes = {"own optimizer": ("backward",), "optimizer": ("forward", "backward")}.get(found.part, ())
+    return sum(_span_ms(view, name) for name in passes)
+
+
+def _span_ms(view: RunView, name: str) -> float:
     rows = np.isin(view.cube.step, view.judged.step)
-    spent = view.cube.spans["backward"][rows]
+    spent = view.cube.spans[name][rows]
     return float(np.nanmean(spent)) if np.isfinite(spent).any() else 0.0
 
 
@@ -93,11 +113,7 @@ def _when(found: HotLine) -> str:
 
 
 def _beyond(found: HotLine) -> str:
-    if found.inside:
-        return "that is in forward or backward, and no other rank is ever there"
-    if found.optimizer:
-        return "that is in the script's own optimizer"
-    return "that is outside forward, backward, optimizer, data and communication"
+    return BEYOND[found.part]
 
 
 CHECK = Check(("hot_line",), _look, per_group=True, rests_on="own times")

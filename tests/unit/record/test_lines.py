@@ -84,6 +84,22 @@ def test_what_runs_in_a_comprehension_is_a_line_of_its_function() -> None:
     ]
 
 
+def _waits_in_generator(seen: threading.Event) -> bool:
+    return any(each.wait(60) for each in (seen,))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code knows no function around it")
+def test_what_runs_in_a_generator_expression_has_the_name_of_its_function() -> None:
+    seen, taken = threading.Event(), list[Stack]()
+    inside = _waits_in_generator.__code__.co_firstlineno + 1
+    look = _look_until(lambda stack: [line.number for line in stack.lines[-2:]] == [inside, inside])
+    thread = threading.Thread(target=look, args=(seen, taken))
+    thread.start()
+    _waits_in_generator(seen)
+    thread.join()
+    assert {line.function for line in taken[0].lines[-2:]} == {_waits_in_generator.__name__}
+
+
 def _sleep_below(depth: int, over: threading.Event) -> None:
     if depth:
         _sleep_below(depth - 1, over)

@@ -18,6 +18,7 @@ STEPS, LOOK_MS = 120, 50
 MAIN, LOOP = ("train.py", 60, "<module>"), ("train.py", 30, "main")
 FORWARD, BACKWARD, STEP = (("train.py", number, "main") for number in (31, 32, 33))
 CALL, AVERAGE = ("train.py", 34, "main"), ("train.py", 9, "update_ema")
+ENGINE = "torch.autograd.graph._engine_run_backward"
 LAYER, CHECK = ("net.py", 12, "Net.forward"), ("net.py", 14, "Net.check")
 
 Extra = Callable[[int, int], float]
@@ -37,7 +38,8 @@ def write(
     waits: bool = False,
     forward_ms: Callable[[int], float] = lambda _: 8.0,
 ) -> list[Finding]:
-    """Ranks with steps of 42 ms and `extra_ms` of a rank and step at `lines`: before forward, in it, or after backward.
+    """Ranks with steps of 42 ms and `extra_ms` of a rank and step at `lines`: before forward, in it, after backward, or
+    of the 20 ms that backward takes.
 
     `looks`: whether a step can be looked at; `places`: where the optimizer steps; `waits`: those that do not have the
     extra time wait for the others in a collective; `forward_ms`: of a rank's forward pass.
@@ -52,7 +54,8 @@ def write(
             # What lies before backward makes the others wait in its all-reduce.
             forward = int(forward_ms(rank) * MS)
             ready = [
-                int(forward_ms(each) * MS) + (extra[each] if part != "after" else 0) for each in range(ranks)
+                int(forward_ms(each) * MS) + (extra[each] if part in ("before", "forward") else 0)
+                for each in range(ranks)
             ]
             met = now + 22 * MS + max(ready)
             spans: list[tuple[int, Sequence[At], str]] = [(2 * MS, (LOOP,), "queue.get")]
@@ -63,11 +66,12 @@ def write(
                 spans.append((mine, lines, call))
             spans += [
                 (forward, (FORWARD, LAYER), "torch.nn.modules.linear.Linear.forward"),
-                (20 * MS, (BACKWARD,), "torch.autograd.graph._engine_run_backward"),
+                (mine if part == "backward" else 0, (BACKWARD, *lines), call),
+                (20 * MS - (mine if part == "backward" else 0), (BACKWARD,), ENGINE),
                 (
                     met - now - ready[rank] - 18 * MS,
                     (BACKWARD,),
-                    "torch.autograd.graph._engine_run_backward",
+                    ENGINE,
                 ),
                 (8 * MS, (STEP,), "torch._ops.OpOverloadPacket.__call__"),
             ]
@@ -124,6 +128,28 @@ def test_a_line_of_all_ranks(tmp_path: Path, part: str) -> None:
     # It is marked where it is, though backward takes longer.
     marked = [line for line in shown(tmp_path).splitlines() if "update_ema" in line and "◀" in line]
     assert len(marked) == 1 and ("other lines" if part == "before" else "optimizer and after") in marked[0]
+
+
+HOOK = ("train.py", 12, "clip")
+
+
+@pytest.mark.parametrize("ms, severity", [(14.0, "warning"), (6.0, "note")])
+def test_what_the_script_does_within_backward(tmp_path: Path, ms: float, severity: str) -> None:
+    (found,) = hot(write(tmp_path, lambda *_: ms, part="backward", lines=(HOOK,), call="torch.sort"))
+    # Less than the rest of backward may be an autograd function that the model needs.
+    assert (found.severity, found.rank, found.where) == (severity, None, "train.py:12 in clip")
+    assert "code of the script in backward" in found.message
+
+
+def test_a_forward_pass_that_backward_makes_again_is_none(tmp_path: Path) -> None:
+    assert not hot(write(tmp_path, lambda *_: 14.0, part="backward", lines=(FORWARD, LAYER)))
+
+
+@pytest.mark.parametrize("ms, is_found", [(50.0, True), (14.0, False)])
+def test_an_optimizer_that_takes_longer_than_both_passes(tmp_path: Path, ms: float, is_found: bool) -> None:
+    found = hot(write(tmp_path, lambda *_: ms, lines=(STEP,), call="torch.optim.adam._single_tensor_adam"))
+    assert [(one.severity, one.where) for one in found] == [("warning", "train.py:33 in main")] * is_found
+    assert all("fused=True" in one.advice for one in found)
 
 
 def test_since_when(tmp_path: Path) -> None:
