@@ -48,9 +48,10 @@ def words(places: list[dict[str, Any]]) -> dict[str, str]:
     return {place["interface"]: place["word"] for place in places}
 
 
-# Slow enough for a busy machine: at 1000 and 1200 Mbit/s the processors have a say.
-def test_a_link_that_is_faster_by_a_fifth_is_found(tmp_path: Path) -> None:
-    found = race((180, 150), tmp_path, "--size", "1M")
+# Slow enough for a busy machine, on which medians of 48 rounds are known to a fifth: at 1000 Mbit/s the processors have a
+# say.
+def test_a_link_that_is_faster_by_a_half_is_found(tmp_path: Path) -> None:
+    found = race((180, 120), tmp_path, "--size", "1M")
     # The two together carry twice as much, so they win; among the single ones the faster does.
     assert found["winner"] == BOTH and found["clear"], found
     assert words(found["places"]) == {BOTH: "no difference", FIRST: "slower", SECOND: "slower"}, found
