@@ -12,7 +12,7 @@ from typing import Final
 from pyddpdiag.integrations import early_end
 from pyddpdiag.integrations.early_end import Early
 from pyddpdiag.model.tried import tried_from_json
-from pyddpdiag.model.words import count, seconds
+from pyddpdiag.model.words import count, listed, seconds
 from pyddpdiag.output import say
 
 SAID_S: Final = 30.0
@@ -105,6 +105,9 @@ def missing(early: Early) -> str:
     """The first thing that a DDP pass over Gloo lacks."""
     if not early.loaded:
         return "a Python below the command that loads torch and heeds PYTHONPATH (python -I and -E do not)"
+    if early.joining:
+        are = f"{count(len(early.joining), 'process is', 'processes are')} in {listed(sorted({*early.joining}), 3)}"
+        return f"a meeting of all ranks: {are}, waiting for others"
     if not early.groups:
         return "init_process_group(backend='gloo'); a script may still be loading its data"
     if not early.made:

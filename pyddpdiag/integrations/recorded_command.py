@@ -276,21 +276,25 @@ def show(
     from pyddpdiag.report.text import print_text
 
     how = f" (interrupted by {signal.Signals(interrupted_by).name})" if interrupted_by else ""
-    with suppress(OSError):  # a terminal that hung up: the report may yet be written into files
-        say(f"\npyddpdiag: {named or folder}{how}", sys.stderr)
+    head = f"\npyddpdiag: {named or folder}{how}"
     if not any(folder.glob("**/rank_*.ddptrace")):
+        why = why_nothing or early_end.why_nothing(early_end.Early(), 0)
         try:
             require_torch()
-        except NativeModuleError as error:
-            say(f"nothing was recorded: {error.message} {error.hint}", sys.stderr)
-            return None
-        with suppress(PyddpdiagError):
             report = load_report(folder)
             if report.verdict.findings or interrupted_by:
+                say(head, sys.stderr)
                 print_text(report, sys.stderr)
                 return report
-        say(f"nothing was recorded: {why_nothing or early_end.why_nothing(early_end.Early(), 0)}", sys.stderr)
+        except NativeModuleError as error:
+            why = f"{error.message} {error.hint}"
+        except PyddpdiagError:
+            pass
+        # Without the folder, in which nothing is, if it was made at all.
+        say(f"\npyddpdiag{how}: nothing was recorded: {why}", sys.stderr)
         return None
+    with suppress(OSError):  # a terminal that hung up: the report may yet be written into files
+        say(head, sys.stderr)
     try:
         report = load_report(folder)
         with suppress(OSError):

@@ -236,16 +236,15 @@ def _patch_groups(module: Any) -> None:
 
     @functools.wraps(make)
     def init_process_group(*arguments: Any, **options: Any) -> Any:
-        if LAUNCH in os.environ:
-            # torch is not complete when this module is loaded; now it is.
-            cures = _cures()
-            if cures is not None:
-                cures.before_group()
+        # torch is not complete when this module is loaded; now it is.
+        if LAUNCH in os.environ and (cures := _cures()) is not None:
+            cures.before_group()
         begun = _notes_begin(arguments, options)
         if begun is not None:
             begun.joins()
         marks.note("rendezvous_begin_ns")
-        made = make(*arguments, **options)
+        with _early.joins(given_rank(arguments, options)[1]):
+            made = make(*arguments, **options)
         marks.note("rendezvous_end_ns")
         _early.note(early_end.JOINED, backend=module.get_backend())
         if begun is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pyddpdiag.messages.message import Message, Role, text_pattern
-from pyddpdiag.messages.shells import Code, Run, SetVariable
+from pyddpdiag.messages.shells import HANG, READ_LOGS, Code, Run, SetVariable
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -80,7 +80,7 @@ MESSAGES: tuple[Message, ...] = (
         ),
         "This rank reached the barrier; another one did not, and the log of rank 0 names it.",
         "Read the log of rank 0.",
-        lines=(Run("pyddpdiag doctor --log rank_0.log"),),
+        lines=(Run(f"{READ_LOGS} rank_0.log"),),
         role=Role.VICTIM,
     ),
     Message(
@@ -121,10 +121,10 @@ MESSAGES: tuple[Message, ...] = (
         "Another rank did not take part within the timeout: it was stopped, is stuck or slow in its own code, ran out "
         "of memory, left its loop earlier (uneven batches), skipped this collective, or the network between them is "
         "down. This rank only waited.",
-        "Find the rank whose log does not show this error: it held up the others. 'pyddpdiag hang DIR' names it from "
-        "the trace.",
+        "Find the rank whose log does not show this error: it held up the others. "
+        "The traces of a recorded run name it.",
         role=Role.WAITED,
-        lines=(Run("pyddpdiag hang DIR"),),
+        lines=(Run(HANG),),
         torch_only=True,
     ),
     Message(
@@ -133,7 +133,7 @@ MESSAGES: tuple[Message, ...] = (
         "The rank that hosts the store ended before the others had met there.",
         "Read the log of that rank: it ended first.",
         role=Role.VICTIM,
-        lines=(Run("pyddpdiag doctor --log rank_0.log"),),
+        lines=(Run(f"{READ_LOGS} rank_0.log"),),
     ),
     Message(
         "peer_gone",
@@ -148,9 +148,7 @@ MESSAGES: tuple[Message, ...] = (
             r"|Connection (?:was )?(?:refused|timed out)|failed to connect",
         ),
         "A rank that this one talked to is gone: it failed or was killed first. This rank is a victim.",
-        "Read the log of the rank that ended first; this one says nothing about the cause. With the logs "
-        "of all ranks, "
-        "'pyddpdiag doctor --log rank_*.log' names it.",
+        "Read the log of the rank that ended first; this one says nothing about the cause.",
         role=Role.VICTIM,
         torch_only=True,
     ),

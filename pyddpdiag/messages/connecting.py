@@ -12,7 +12,11 @@ _OLDER = (
     r"gloo[\\/]transport[\\/]tcp[^\n]*connect \[?(?P<address{0}>{1})\]?:(?P<port{0}>\d+): Connection refused"
 )
 _ANY = r"[^\s\[\]]+"
-_LOOPBACK = r"(?:127\.\d+\.\d+\.\d+|::1)"
+_LOOPBACK = r"(?:(?:::ffff:)?127\.\d+\.\d+\.\d+|::1)"
+# Of another machine, perhaps: no firewall is on the way to a loopback address.
+_ELSEWHERE = rf"(?!{_LOOPBACK}){_ANY}"
+# Not within a name, as in recvValueWithTimeout.
+_TIMED_OUT = r"\b(?:timed out|timeout)\b"
 
 MESSAGES: tuple[Message, ...] = (
     Message(
@@ -87,10 +91,10 @@ MESSAGES: tuple[Message, ...] = (
     Message(
         "connection_filtered",
         text_pattern(
-            rf"connectFullMesh failed[^\n]*(?:timed out|timeout)[^\n]*{_REMOTE.format('', _ANY)}",
-            rf"(?:timed out|timeout)[^\n]*{_REMOTE.format('__2', _ANY)}",
-            r"connectFullMesh failed[^\n]*(?:timed out|timeout)",
-            rf"gloo[\\/]transport[\\/][^\n]*Connect timeout \[(?P<address__3>{_ANY})\]:(?P<port__3>\d+)",
+            rf"connectFullMesh failed[^\n]*{_TIMED_OUT}[^\n]*{_REMOTE.format('', _ELSEWHERE)}",
+            rf"{_TIMED_OUT}[^\n]*{_REMOTE.format('__2', _ELSEWHERE)}",
+            rf"connectFullMesh failed[^\n]*{_TIMED_OUT}",
+            rf"gloo[\\/]transport[\\/][^\n]*Connect timeout \[(?P<address__3>{_ELSEWHERE})\]:(?P<port__3>\d+)",
         ),
         "No answer from another rank's address: a firewall drops Gloo's connections, which use random ports in both "
         "directions; or the address belongs to an interface that the others cannot reach.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyddpdiag.messages.message import Message, Role, text_pattern
-from pyddpdiag.messages.shells import ByShell, Run, SetVariable, UnsetVariable
+from pyddpdiag.messages.shells import HANG, READ_LOGS, ByShell, Run, SetVariable, UnsetVariable
 
 _CPU = 'powershell -Command "Get-CimInstance Win32_Processor | Select-Object Name"'
 _OF_RANK = r"rank *: *(?P<rank>\d+)[^\n]*\n(?:[^\n]*\n)??[^\n]*exitcode *: *"
@@ -105,8 +105,8 @@ MESSAGES: tuple[Message, ...] = (
             r"SignalException[^\n]*got signal: 2\b|signal SIGINT|0xC000013A|3221225786",
         ),
         "Somebody pressed Ctrl-C. If the job hung, the tracebacks show where each rank was.",
-        "If it hung: 'pyddpdiag hang DIR' names the rank that the others waited for.",
-        lines=(Run("pyddpdiag hang DIR"),),
+        "If it hung: the traces of a recorded run name the rank that the others waited for.",
+        lines=(Run(HANG),),
         role=Role.SUMMARY,
     ),
     Message(
@@ -114,7 +114,7 @@ MESSAGES: tuple[Message, ...] = (
         text_pattern(r"exitcode *: *-15\b|Signal 15 \(SIGTERM\)|signal SIGTERM"),
         "The launcher ended this rank after another one had failed, or somebody ended the job.",
         "Look for the rank that failed first.",
-        lines=(Run("pyddpdiag doctor --log rank_0.log rank_1.log"),),
+        lines=(Run(f"{READ_LOGS} rank_0.log rank_1.log"),),
         role=Role.SUMMARY,
     ),
     Message(

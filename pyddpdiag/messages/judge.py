@@ -12,7 +12,7 @@ from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.messages.explain import Explanation, explain
 from pyddpdiag.messages.message import Role
-from pyddpdiag.messages.shells import Shell
+from pyddpdiag.messages.shells import HANG, READ_LOGS, Shell
 from pyddpdiag.output import clean
 
 OWN_ERROR: Final = "own_error"
@@ -216,7 +216,8 @@ def _victims_only(case: Case) -> LogVerdict | None:
         sentence = f"{waiting[0].who} only suffered from another rank: the log of rank {look_at} names it."
     elif len([log for log in case.logs if not log.launcher]) == 1:
         sentence = (
-            f"{waiting[0].who} only suffered from another rank: the logs of the others are needed to name it."
+            f"{waiting[0].who} only suffered from another rank: the logs of the others are needed to name it "
+            f"({READ_LOGS} FILE FILE ...)."
         )
     else:
         sentence = "Every log is that of a victim: the rank to blame has no log here, or left none."
@@ -257,7 +258,7 @@ def _unknown(case: Case) -> LogVerdict:
             NO_ERROR,
             "The job ended well, or still runs; or a rank hangs, or was killed without a word.",
             "If it did not end well, give the logs of all ranks, of the launcher and of the scheduler. Of a job that "
-            "still runs, 'pyddpdiag hang DIR' says who waits for whom.",
+            f"still runs, '{HANG}' says who waits for whom.",
         )
         return LogVerdict("No error is in the logs.", explanation, (), case.logs)
     line = case.text[failure.start() :].lstrip().partition("\n")[0]

@@ -14,6 +14,10 @@ import psutil
 
 from pyddpdiag import system
 
+HANG: Final = "pyddpdiag hang DIR"
+READ_LOGS: Final = "pyddpdiag doctor --log"
+"""Commands for a recorded run, and for the logs of a job: who shows them may know the folder and the files."""
+
 # What needs no quotes. In PowerShell a comma makes two arguments.
 _BARE: Final = re.compile(r"[\w.:/\\=+-]+", re.ASCII)
 

@@ -31,7 +31,7 @@ def watch(recorder: object, core: _native.Recorder, rank: int, path: Path) -> No
 
     A recorder that nobody holds any more records nothing more. The first note counts.
     """
-    last_words.arrange(rank, _note)
+    last_words.arrange(rank, path.parent, _note)
     if _arranged.first_time():
         # multiprocessing's exit, which every process has: it comes before that of the interpreter, which a forked
         # child does not reach, and while an exception that ends a child is still seen.

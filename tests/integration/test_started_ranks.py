@@ -105,6 +105,30 @@ def test_one_command_for_each_rank_gives_one_folder_and_one_verdict(
     )
 
 
+ALONE = """
+import datetime, os, pathlib, threading, time
+import torch.distributed as dist
+
+def look():
+    while not any(pathlib.Path(os.environ["PYDDPDIAG_RUN_NOTES"]).glob("joining_*")):
+        time.sleep(0.05)
+    print("waits to join", flush=True)
+
+threading.Thread(target=look, daemon=True).start()
+dist.init_process_group("gloo", world_size=2, timeout=datetime.timedelta(seconds=3))
+"""
+
+
+def test_a_rank_that_meets_nobody_is_told_why_and_of_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
+    with started([*RUN, "--trace", "run", "--nproc", "1", "--", "alone.py"], tmp_path, **USUAL) as process:
+        code, out, err = finish(process)
+    assert code and out == "waits to join\n", err
+    said = err.partition("nothing was recorded: ")[2]
+    assert "clients joined, at alone.py:" in said and "  hint: Compare WORLD_SIZE" in said, err
+    assert not (tmp_path / "run").exists() and "pyddpdiag: run" not in err, err
+
+
 def test_a_rank_that_fails_ends_the_others(tmp_path: Path, script: str) -> None:
     code, err = ended(*RUN, "--trace", "run", "--nproc", "2", "--", script, "fails", cwd=tmp_path)
     assert code == 7 and "rank 1 ended with exit code 7" in err

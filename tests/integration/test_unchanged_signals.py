@@ -32,7 +32,7 @@ def test_a_signal_ends_a_launcher_and_its_ranks(tmp_path: Path) -> None:
         process.send_signal(signal.SIGHUP)
         code, _, err = finish(process, LIMIT_S)
         assert code == 128 + signal.SIGHUP, err
-        assert "pyddpdiag: run (interrupted by SIGHUP)" in err
+        assert "pyddpdiag (interrupted by SIGHUP): nothing was recorded" in err
         assert_gone(below, 0)
 
 

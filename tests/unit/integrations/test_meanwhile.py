@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,34 @@ def test_the_first_thing_that_lacks_is_named(
         process.made() if kind == "made" else process.note(kind, backend="gloo")
     clock.pass_(Meanwhile(notes, tmp_path / "run"), 60)
     assert f"Missing: {missing}" in capsys.readouterr().err
+
+
+def test_processes_that_wait_to_join_are_said_with_their_line(
+    notes: Path,
+    tmp_path: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ExitStack() as waiting:
+        for pid in (71, 72):
+            monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+            process = Watch()
+            process.note("loaded")
+            waiting.enter_context(process.joins(3))
+        clock.pass_(Meanwhile(notes, tmp_path / "run"), 60)
+    said = capsys.readouterr().err
+    at = r"at \S*test_meanwhile\.py:\d+"
+    assert re.search(
+        rf"Missing: .*: 2 processes are in init_process_group\(world_size=3\) {at}, waiting", said
+    ), said
+
+
+def test_one_that_gave_up_joining_waits_no_more(notes: Path) -> None:
+    with pytest.raises(TimeoutError), Watch().joins(3):
+        assert len(early_end.read(notes).joining) == 1
+        raise TimeoutError
+    assert early_end.read(notes).joining == ()
 
 
 def test_nothing_is_said_once_a_module_is_called(

@@ -6,7 +6,7 @@ import pytest
 from support.public_logs import SITE, raised
 from support.seen_messages import SEEN_WITH_LOOKALIKES
 
-from pyddpdiag.messages.explain import UNKNOWN, explain
+from pyddpdiag.messages.explain import UNKNOWN, explain, recognise
 from pyddpdiag.messages.logs import NO_ERROR, OWN_ERROR, read
 from pyddpdiag.messages.shells import Shell
 
@@ -72,6 +72,20 @@ def test_an_error_of_another_library_is_the_ranks_own(error: str, file: str) -> 
     verdict = read({"rank_0.log": victim, "rank_1.log": raised(error, "/home/me/fit.py", file)})
     assert (verdict.explanation.kind, verdict.culprits) == (OWN_ERROR, ("rank 1",))
     assert "at fit.py:10" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "recvValueWithTimeout failed on SocketImpl(fd=3, addr=[::ffff:10.0.0.5]:4876, remote=[::ffff:10.0.0.4]:29631): "
+        "Failed to recv, got 0 bytes. Connection was likely closed.",
+        "recvVector failed, timeout, on SocketImpl(addr=[::ffff:127.0.0.1]:4876, remote=[::ffff:127.0.0.1]:29631)",
+        "recvVector failed, timeout, on SocketImpl(addr=[::1]:4876, remote=[::1]:29631)",
+    ],
+)
+def test_no_firewall_stands_before_a_closed_connection_or_a_loopback_address(said: str) -> None:
+    found = recognise(f"[W1130 22:38:20.449102100 TCPStore.cpp:138] [c10d] {said}")
+    assert "connection_filtered" not in {one.kind for one in found}, found
 
 
 def test_the_same_words_of_gloo_and_of_c10d_are_a_victims() -> None:
