@@ -13,6 +13,7 @@ from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.model.rows import OperationError
 from pyddpdiag.model.words import count, ranks, verb
 from pyddpdiag.output import clean
@@ -52,7 +53,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         elif lost:
             cause = f" after {ranks(lost)} {verb(lost, 'was', 'were')} lost"
         else:
-            cause = "; which rank caused it is unknown"
+            cause = KINDS["operation_failed"].unless_led
         said = (
             f"{count(total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step {first.step} "
             f"({first.kind} {first.what}{at}){f': {first.text}' if first.text else ''}"
