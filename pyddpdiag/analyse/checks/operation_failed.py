@@ -69,8 +69,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         where=line or None,
         evidence={"failed": total, "reached": first.rank, "step": first.step, "text": first.text, **evidence},
         change_mind="Its trace lost the record of that operation."
-        if late
-        else "The failure itself is recorded. A rank that reports an error has often only lost its neighbour.",
+        if late or absent
+        else "A rank's own output shows an earlier error that is not recorded.",
         advice="Make it shorter, let the other ranks wait for it in a group with a longer timeout, or give "
         "init_process_group a timeout that is longer than it."
         if late
@@ -130,7 +130,7 @@ def _in_flight(view: RunView) -> Iterator[Finding]:
         kind="operations_in_flight",
         severity="note" if running else "warning",
         message=f"{count(view.in_flight.total, 'operation')} had begun and not ended on {ranks(waiting)}; the "
-        f"longest, {longest.kind} {longest.what} of step {longest.step}, for at least {longest.open_ms:.0f} ms.",
+        f"longest, {longest.kind} {longest.what} of step {longest.step}{longest.lasted}.",
         confidence="certain",
         rank=waiting[0] if len(waiting) == 1 else None,
         bucket=longest.what if longest.kind == "bucket" else None,
