@@ -10,6 +10,7 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from pyddpdiag.live.state import Hang, Operation, RankState, State, Status
+from pyddpdiag.messages.source import without_source
 from pyddpdiag.model.words import count, listed, ranks, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.screen import Screen, screen_for
@@ -80,7 +81,7 @@ def _ranks(screen: Screen, found: Hang) -> None:
         "step": ["-" if rank.last_step is None else str(rank.last_step) for rank in shown],
         "silent for": [_seconds(rank.silent_s) for rank in shown],
         "heartbeat": [_seconds(rank.beat_s) for rank in shown],
-        " in": [_what(rank) for rank in shown],
+        " in": [_what(rank, screen) for rank in shown],
     }
     if all(rank.beat_s is None for rank in shown):
         del columns["heartbeat"]
@@ -118,14 +119,14 @@ def _shown(found: Hang) -> list[RankState]:
     return sorted(rare[:MOST_RANKS], key=lambda rank: rank.rank)
 
 
-def _what(rank: RankState) -> str:
+def _what(rank: RankState, screen: Screen) -> str:
     parts = []
     if rank.waits_in is not None:
         parts.append(_operation(rank.waits_in))
     if rank.missing_from is not None:
         parts.append("never began " + _operation(rank.missing_from))
     if rank.error is not None:
-        parts.append(f"failed: {clean(rank.error, 60) or 'no message'}")
+        parts.append(f"failed: {screen.cut(clean(without_source(rank.error)), 60) or 'no message'}")
     return "; ".join(parts)
 
 

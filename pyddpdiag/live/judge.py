@@ -12,6 +12,7 @@ from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.interruption import who_sends
 from pyddpdiag.analyse.progress import Awaited
 from pyddpdiag.analyse.standstill import quiet_ms, threshold_ms
+from pyddpdiag.analyse.weigh.causes import causes_first, leads
 from pyddpdiag.analyse.weigh.undecided import waited_in_vain
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.ranks import rank_states
@@ -67,18 +68,17 @@ def is_settled(seen: Look) -> bool:
 
 
 def _findings(seen: Look, ranks: Sequence[RankState]) -> list[Finding]:
-    """What the checks of a report say of a run that does not go on, and what only a live look can tell."""
+    """What the checks of a report say of a run that does not go on and of what led to that, in its order; and what only
+    a live look can tell."""
+    every = find(seen.view, parts(seen.view))
     # That all ranks ended at one place without a note is no more than what is said without findings.
-    found = [
-        one
-        for one in find(seen.view, parts(seen.view))
-        if kind_of(one).end and (one.kind, one.severity) != ("rank_lost", "note")
-    ]
+    ends = [one for one in every if kind_of(one).end and (one.kind, one.severity) != ("rank_lost", "note")]
+    found = [one for one in every if one in ends or any(leads(one, end) for end in ends)]
     gone = all(rank.state in ("dead", "closed", "absent") for rank in ranks)
     if any(rank.state == "absent" for rank in ranks) and seen.view.awaited and not gone:
         # An operation that "every rank began" was begun by every rank that is here.
         found = [_absent(seen), *(one for one in found if one.kind != "transport_stalled")]
-    found = [*_without_heartbeat(seen, found), *found]
+    found = causes_first([*_without_heartbeat(seen, found), *found])
     still = seen.view.standstill
     if still is not None and still.silent_ms < STILL_MS:
         found = [
@@ -169,13 +169,10 @@ def _answer(
     moving: frozenset[int],
     looked_s: float,
 ) -> tuple[Status, str]:
-    ended = next((one for one in findings if kind_of(one).end == "ended"), None)
-    if ended is not None:
-        return "found", ended.message
+    if any(kind_of(one).end == "ended" for one in findings) or (findings and not moving):
+        return "found", findings[0].message
     if moving:
         return "moving", _moving(seen, moving, looked_s)
-    if findings:
-        return "found", findings[0].message
     if all(rank.state in ("closed", "absent") for rank in ranks):
         missing = seen.run.missing_count
         if missing:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pyddpdiag.model.now import ProcessEnd, ProcessStatus
 from pyddpdiag.model.stats import BucketTimes, Stat
+from pyddpdiag.model.words import milliseconds
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,11 @@ class OpenOperation:
     abandoned: bool
     open_ms: float
     shared: bool = False
+
+    @property
+    def lasted(self) -> str:
+        """How long, to be added to a sentence; empty where nothing was recorded since it began."""
+        return f", for at least {milliseconds(self.open_ms)}" if self.open_ms else ""
 
 
 @dataclass(frozen=True)

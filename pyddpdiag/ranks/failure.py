@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pyddpdiag.errors import PyddpdiagError, RankFailedError
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
+from pyddpdiag.messages.source import without_source
 
-_GLOO_SOURCE = re.compile(r"\[[^\[\]]*?\.(?:cc|cpp|h):\d+\]\s*")
 # What torch appends to some of Gloo's messages; `blame` knows better.
 _ADVICE = re.compile(r"\.?\s*This is typically caused by.*", re.DOTALL)
 _TRACEBACK_LIMIT = 12_000
@@ -81,7 +81,7 @@ def _format_traceback(error: BaseException) -> str:
 
 def short(message: str, limit: int = 140) -> str:
     """The first line of an error of Gloo or torch, without the source position it starts with."""
-    lines = _ADVICE.sub("", _GLOO_SOURCE.sub("", message)).strip().splitlines()
+    lines = _ADVICE.sub("", without_source(message)).strip().splitlines()
     line = lines[0] if lines else ""
     return line if len(line) <= limit else line[: limit - 3] + "..."
 

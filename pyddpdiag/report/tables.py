@@ -180,7 +180,12 @@ def rest_tables(report: RunReport) -> list[Table]:
         table_of(
             f"In flight: {report.in_flight_total} operations that began and did not end",
             report.in_flight_operations,
-            {**what, "sequence": "sequence", "open for (ms)": "open_ms", " state": state},
+            {
+                **what,
+                "sequence": "sequence",
+                "open for (ms)": lambda row: row.open_ms or None,
+                " state": state,
+            },
             2,
         ),
         table_of(

@@ -134,14 +134,13 @@ def _where_to_look(screen: Screen, report: RunReport) -> None:
 
 def print_finding(screen: Screen, finding: Finding, *, is_headline: bool) -> None:
     """Print a finding; without its message if that is the headline above it."""
-    body = Text()
     if not is_headline:
-        body.append(f"{finding.severity}: ", SEVERITY_STYLE[finding.severity])
-        body.append(finding.message + "\n")
+        screen.print(
+            Text.assemble((f"{finding.severity}: ", SEVERITY_STYLE[finding.severity]), finding.message), 4
+        )
     advice, _, line = finding.advice.partition("\n")
-    body.append(advice)
-    if body:
-        screen.print(body, 4)
+    if advice:
+        screen.print(Text(advice), 4)
     if line:
         screen.print_whole(line, 4)
     mind = f" What would disprove it: {finding.change_mind}" if finding.change_mind else ""
@@ -273,7 +272,7 @@ def _operations(screen: Screen, report: RunReport) -> None:
         (
             f"rank {o.rank}, step {o.step}, {o.kind} {o.what}: "
             f"{'abandoned' if o.abandoned else 'in flight'}, "
-            f"{'started' if o.started else 'not started'}, for at least {number(o.open_ms)} ms",
+            f"{'started' if o.started else 'not started'}{o.lasted}",
             "yellow",
         )
         for o in report.in_flight_operations[:SHOWN_OPERATIONS]

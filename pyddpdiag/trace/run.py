@@ -148,11 +148,17 @@ def open_run(
             f"{folder}: no trace of {_ranks(missing, missing_count)} of {world_size} in the folder; "
             "arrival times are lower bounds."
         )
-    still_open = [trace.path.name for trace in traces if not (trace.header.closed or trace.header.ended)]
-    if still_open:
-        warnings.append(
-            f"not closed: {listed(still_open, NAMED_RANKS)}; the process still runs, or was killed."
-        )
+    still_open: dict[str, list[str]] = {}
+    for trace in traces:
+        if not (trace.header.closed or trace.header.ended):
+            end = trace.sidecar.end
+            why = (
+                f"{end.error or end.signal} ended the process"
+                if end
+                else "the process still runs, or was killed"
+            )
+            still_open.setdefault(why, []).append(trace.path.name)
+    warnings.extend(f"not closed: {listed(names, NAMED_RANKS)}; {why}." for why, names in still_open.items())
     # The same problem in many files is one line.
     problems: dict[str, list[str]] = {}
     for trace in traces:

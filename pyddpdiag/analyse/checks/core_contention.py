@@ -66,7 +66,8 @@ def _why(view: RunView, places: Sequence[int], foreign: float) -> tuple[str, str
             f"Give the loaders fewer workers ({view.advice.workers('...')}), their samples less to compute, or the "
             "machine more cores."
         )
-        return f"; {count(workers, 'worker')} of the loaders take cores, too", "with fewer workers", advice
+        said = f"the loaders' {count(workers, 'worker')} {'takes' if workers == 1 else 'take'} cores, too"
+        return f"; {said}", "with fewer workers", advice
     advice = (
         "Other programs, or more busy threads than cores, take the cores: look at the machine's load (top), "
         f"{'start fewer ranks on it, ' if len(places) > 1 else ''}or set OMP_NUM_THREADS to the cores per rank."

@@ -24,6 +24,13 @@ _ALIKE: Final = (
     "size and dtype: look for branches that differ between ranks."
 )
 
+_DIFFER: Final = {
+    "bytes": "their sizes in bytes differ",
+    "dtype": "the types of their elements differ",
+    "bucket": "their buckets differ",
+}
+"""By the field in which they do."""
+
 _EARLY: Final = (
     " Or it came there a pass early: look for fewer batches, or a branch that skips one (`continue`)."
 )
@@ -106,8 +113,7 @@ def _finding(
 def _of_buckets(mismatch: Mismatch) -> Finding:
     other = mismatch.field == "bucket"
     return _finding(
-        f"the ranks reduced different things: {mismatch.field} differs in {count(mismatch.count, 'all-reduce')}, first "
-        f"in step {mismatch.step} ({_values(mismatch.values)}). The sums are wrong",
+        f"the ranks reduced different things: {_differ(mismatch, 'all-reduce')}. The sums are wrong",
         "medium" if other else "certain",
         odd_ones(mismatch.values),
         mismatch.step,
@@ -124,8 +130,7 @@ def _of_calls(mismatch: Mismatch, aborted: Sequence[int], lines: Mapping[int, st
     what = clean(mismatch.operation)
     led_to = f"Gloo then aborted {ranks(aborted)}" if aborted else "The results are wrong"
     return _finding(
-        f"the ranks called {what} with different things: {mismatch.field} differs in {count(mismatch.count, 'call')}, "
-        f"first in call {mismatch.sequence} in step {mismatch.step} ({_values(mismatch.values)}). {led_to}",
+        f"the ranks called {what} with different things: {_differ(mismatch, 'call')}. {led_to}",
         # Gloo says the same: a rank received more than it expects.
         "certain" if aborted else "medium",
         odd_ones(mismatch.values),
@@ -203,6 +208,14 @@ def _of_counts(
         operation=what,
         most=most,
         fewest=fewest,
+    )
+
+
+def _differ(mismatch: Mismatch, noun: str) -> str:
+    first = ", the first" if mismatch.count > 1 else ""
+    return (
+        f"{_DIFFER[mismatch.field]} in {count(mismatch.count, noun)}{first} in step {mismatch.step} "
+        f"({_values(mismatch.values)})"
     )
 
 

@@ -13,6 +13,7 @@ from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.model.rows import OperationError
 from pyddpdiag.model.words import count, ranks, verb
 from pyddpdiag.output import clean
@@ -52,7 +53,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         elif lost:
             cause = f" after {ranks(lost)} {verb(lost, 'was', 'were')} lost"
         else:
-            cause = "; which rank caused it is unknown"
+            cause = KINDS["operation_failed"].unless_led
         said = (
             f"{count(total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step {first.step} "
             f"({first.kind} {first.what}{at}){f': {first.text}' if first.text else ''}"
@@ -68,8 +69,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         where=line or None,
         evidence={"failed": total, "reached": first.rank, "step": first.step, "text": first.text, **evidence},
         change_mind="Its trace lost the record of that operation."
-        if late
-        else "The failure itself is recorded. A rank that reports an error has often only lost its neighbour.",
+        if late or absent
+        else "A rank's own output shows an earlier error that is not recorded.",
         advice="Make it shorter, let the other ranks wait for it in a group with a longer timeout, or give "
         "init_process_group a timeout that is longer than it."
         if late
@@ -131,7 +132,7 @@ def _in_flight(view: RunView) -> Iterator[Finding]:
         kind="operations_in_flight",
         severity="note" if running else "warning",
         message=f"{count(view.in_flight.total, 'operation')} had begun and not ended on {ranks(waiting)}; the "
-        f"longest, {longest.kind} {longest.what} of step {longest.step}, for at least {longest.open_ms:.0f} ms.",
+        f"longest, {longest.kind} {longest.what} of step {longest.step}{longest.lasted}.",
         confidence="certain",
         rank=waiting[0] if len(waiting) == 1 else None,
         bucket=longest.what if longest.kind == "bucket" else None,

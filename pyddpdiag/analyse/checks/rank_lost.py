@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from pyddpdiag.messages.exit_codes import ended
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
+from pyddpdiag.messages.source import without_source
 from pyddpdiag.model.ending import End
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.rows import RankStats
@@ -21,10 +21,6 @@ from pyddpdiag.model.words import count, ranks, verb
 
 NOTES_END: Final = 2
 """From this minor version of the format on, a process notes how it ends."""
-
-_SOURCE: Final = re.compile(r"^\[[^\]]*\] ")
-"""Gloo begins with the file and line of its own that found the error."""
-
 
 SHOWN: Final = 160
 """Characters of an error's text in the verdict."""
@@ -244,7 +240,7 @@ def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | Non
 
 
 def _reason(end: End) -> str:
-    text = _SOURCE.sub("", end.message)
+    text = without_source(end.message)
     text = (text.split(". ")[0] if end.error else text).rstrip(".")
     text = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     if end.error == "SystemExit":

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from pyddpdiag.analyse.bounds import MATTERS_SHARE, SURENESS
 from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.weigh.causes import causes_first
 from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out, typical_s
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
 from pyddpdiag.model import words
-from pyddpdiag.model.findings import Confidence, Finding, Verdict
+from pyddpdiag.model.findings import Finding, Verdict
 from pyddpdiag.model.kinds import kind_of
-
-SURE: Final[tuple[Confidence, ...]] = ("certain", "high", "medium", "low")
-
 
 Weight = tuple[int, bool, bool, bool, float]
 
@@ -36,8 +33,7 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
         parts: the run's sets of ranks that meet, from `group_view.parts`.
         findings: what the checks found, in the catalog's order.
     """
-    errors = [one for one in findings if one.severity == "error"]
-    errors = sorted(errors, key=lambda one: sum(_leads(cause, one) for cause in errors))
+    errors = causes_first([one for one in findings if one.severity == "error"])
     rest = [one for one in _less_sure(findings) if one.severity != "error"]
     came = _interrupted(findings)
     lasted = max(lasted_s(part) for part in parts)
@@ -108,12 +104,3 @@ def _less_sure(findings: Sequence[Finding]) -> list[Finding]:
     sure = [one for one in findings if one.severity == "warning" and one.confidence != "low"]
     led = {kind for one in sure for kind in kind_of(one).leads_to}
     return [replace(one, confidence="low") if one.kind in led else one for one in findings]
-
-
-def _leads(cause: Finding, effect: Finding) -> bool:
-    """Whether one error surely led to another one, which came in the same step or later."""
-    kind = kind_of(cause)
-    if effect.kind not in kind.leads_to or SURE.index(cause.confidence) > SURE.index(kind.leads_from):
-        return False
-    since = 0 if cause.since_step is None and cause.confidence == "certain" else cause.since_step
-    return effect.since_step is None or (since is not None and since <= effect.since_step)

@@ -64,7 +64,13 @@ FAILURES: Final = (
         explained_by=_GONE,
         leads_to=("operation_failed",),
     ),
-    Kind("operation_failed", _ERROR, "operations failed{when}", end="failed"),
+    Kind(
+        "operation_failed",
+        _ERROR,
+        "operations failed{when}",
+        end="failed",
+        unless_led="; which rank caused it is unknown",
+    ),
     Kind(
         "mismatched_all_reduce",
         _ERROR,

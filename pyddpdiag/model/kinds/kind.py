@@ -50,6 +50,7 @@ class Kind:
         explained_by: kinds that say why: where an earlier check found one, and not as a note, it is not looked for.
         leads_to: kinds of what follows from it: they come behind it, and are of low confidence as causes.
         leads_from: how sure it must be for that.
+        unless_led: words of its messages that hold only where no other error led to it.
         end: what it means for the run.
         cure: words for "so much could be saved ...", with the fields of `short`.
         saves: the options of `pyddpdiag run` that cure it, each with the number of the evidence that says what it
@@ -69,6 +70,7 @@ class Kind:
     explained_by: tuple[str, ...] = ()
     leads_to: tuple[str, ...] = ()
     leads_from: Confidence = "high"
+    unless_led: str = ""
     end: End = ""
     cure: str = ""
     saves: Mapping[str, str] = field(default_factory=dict)

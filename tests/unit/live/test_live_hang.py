@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.live_run import STEPS, Live, LiveRun, live_runs
-from support.trace_writer import MS, write_training
+from support.reported import report_of
+from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag import cli
 from pyddpdiag.live.answer import hang_to_json, print_hang
@@ -18,6 +19,7 @@ from pyddpdiag.live.hang import hang
 from pyddpdiag.live.judge import judge
 from pyddpdiag.live.look import look
 from pyddpdiag.live.state import Hang
+from pyddpdiag.model import words
 from pyddpdiag.trace.layout import Flag
 
 DOCS = Path(__file__).parents[3] / "docs" / "hang.md"
@@ -195,6 +197,37 @@ def test_runs_that_are_over(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert (found.status, [rank.state for rank in found.ranks]) == ("cannot_tell", ["dead", "dead"])
     assert cli.main(["hang", str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("skipped", [False, True])
+def test_a_run_that_failed_is_judged_in_the_order_of_the_report(tmp_path: Path, skipped: bool) -> None:
+    """One rank waits in a call that the other does not make, and both fail; it may have `skipped` a bucket before."""
+    writers = [RankWriter(rank, 2) for rank in range(2)]
+    end = (1 + STEPS) * 100 * MS
+    for writer in writers:
+        writer.header |= {"closed": 0, "ended": 2}
+        made = 0
+        for step in range(STEPS):
+            now = (1 + step) * 100 * MS
+            writer.step(step, now, now, now + 60 * MS)
+            if not skipped or (writer.rank, step) != (0, 5):
+                writer.bucket(made, now + 45 * MS, now + 46 * MS, now + 52 * MS, step=step)
+                made += 1
+    own = writers[0].collective("gloo:barrier", end, end + 8 * MS, sequence=0, step=STEPS - 1, flags=1)
+    writers[0].error(own, "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:5760")
+    usual = writers[1].bucket(STEPS, end, end + MS, end + 7 * MS, flags=1)
+    writers[1].error(usual, "Timed out waiting 12000ms for recv operation, for a very long time")
+    errors = [one for one in report_of(writers, tmp_path).verdict.findings if one.severity == "error"]
+    found = answer(tmp_path)
+    assert [one.message for one in found.findings] == [one.message for one in errors]
+    assert errors[0].kind == ("fewer_all_reduces" if skipped else "mismatched_all_reduce")
+    assert found.line == words.sentence(errors[0].message)
+    failed = next(one for one in errors if one.kind == "operation_failed")
+    assert failed.message.startswith("2 operations failed; the earliest on rank 1"), "the cause is known"
+    # What Gloo says of its own code leaves no room for the rest.
+    text = " ".join(text_of(found).split())
+    assert "failed: Connection closed by peer [127.0.0.1]:5760" in text
+    assert "failed: Timed out waiting 12000ms" in text and "for a very lo…" in text
 
 
 def test_a_rank_that_waits_in_shared_memory_does_not_wait_in_gloo(live: Live) -> None:

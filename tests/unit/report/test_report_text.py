@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
+from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.text import print_text
+from pyddpdiag.report.text import print_finding, print_text
 
 
 def shown(folder: Path, encoding: str = "utf-8", *, top: int = 10, step: int | None = None) -> str:
@@ -110,14 +111,24 @@ def test_first_layout_is_marked(tmp_path: Path) -> None:
 def test_errors_and_operations_in_flight_are_shown(tmp_path: Path) -> None:
     writer = RankWriter(closed=0)
     writer.error(writer.bucket(0, 10 * MS, 11 * MS, 12 * MS, flags=1), "Connection reset by peer")
-    for sequence in range(1, 12):
+    writer.collective("gloo:barrier", 30 * MS, 0, state=IN_FLIGHT)
+    for sequence in range(1, 11):
         writer.bucket(sequence, 20 * MS, 21 * MS, 0, state=IN_FLIGHT)
     writer.write(tmp_path)
     text = shown(tmp_path)
     assert "Connection reset by peer" in text
-    assert "in flight, started, for at least" in text
+    assert "in flight, started, for at least 10.0 ms" in text
+    # Nothing was recorded since it began.
+    assert "gloo:barrier: in flight, started\n" in text
     assert "3 more in flight; see --json." in text
     assert "not closed" in text
+
+
+def test_a_finding_without_advice_leaves_no_empty_line() -> None:
+    stream = io.StringIO()
+    finding = Finding("operation_failed", "error", "1 operation failed", "high")
+    print_finding(screen_for(stream), finding, is_headline=False)
+    assert stream.getvalue() == "    error: 1 operation failed\n    Confidence: high.\n"
 
 
 def test_names_from_a_file_cannot_style_or_drive_the_terminal(tmp_path: Path) -> None:

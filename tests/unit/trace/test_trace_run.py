@@ -158,7 +158,15 @@ def test_only_unreadable_files_are_an_error_that_names_them(tmp_path: Path) -> N
 def test_open_file_is_reported(tmp_path: Path) -> None:
     write(tmp_path, 0)
     write(tmp_path, 1, closed=0)
-    warning(tmp_path, "not closed: rank_1.ddptrace")
+    assert "was killed" in warning(tmp_path, "not closed: rank_1.ddptrace")
+
+
+def test_of_an_open_file_it_is_said_what_ended_its_process(tmp_path: Path) -> None:
+    writer = RankWriter(0, 1, closed=0)
+    writer.bucket(0, 1, 2, 3)
+    writer.sidecar["end"] = {"signal": "SIGABRT", "message": "", "at_ns": 4}
+    writer.write(tmp_path)
+    assert "was killed" not in warning(tmp_path, "not closed: rank_0.ddptrace; SIGABRT ended")
 
 
 def test_same_trouble_with_many_files_is_one_warning(tmp_path: Path) -> None:

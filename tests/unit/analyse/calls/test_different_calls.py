@@ -42,7 +42,8 @@ def test_the_first_call_that_differs_is_reported_with_its_rank(
     (found,) = findings(tmp_path, [ALIKE, [*ALIKE[:4], other, *ALIKE[5:]], ALIKE])
     assert (found.rank, found.since_step, found.evidence["sequence"]) == (1, 2, 4)
     assert (found.evidence["operation"], found.evidence["calls"]) == ("gloo:broadcast", 1)
-    assert f"{field} differs" in found.message
+    what = {"bytes": "their sizes in bytes", "dtype": "the types of their elements"}[field]
+    assert f": {what} differ in 1 call in step 2 (rank 0: " in found.message
     (mismatch,) = load_report(tmp_path).mismatches
     assert (mismatch.operation, mismatch.field) == ("gloo:broadcast", field)
 

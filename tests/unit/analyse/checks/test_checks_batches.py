@@ -61,7 +61,7 @@ def test_workers_that_take_the_cores_are_named(tmp_path: Path, workers: int, nam
     training = [{"loaders": [loader]}] * 2
     write(tmp_path, [Extra(delay=200), Extra(delay=200)], cores=2, training=training)
     found = next(one for one in findings(tmp_path) if one.kind == "core_contention")
-    assert ("4 workers of the loaders take cores, too" in found.message) == named
+    assert ("the loaders' 4 workers take cores, too" in found.message) == named
     assert found.advice.startswith("Give the loaders fewer workers") == named
 
 
