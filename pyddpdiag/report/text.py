@@ -106,9 +106,7 @@ def _verdict(screen: Screen, report: RunReport, *, whole: bool) -> None:
     others = verdict.findings[len(full) :]
     # One line to copy is enough: the first finding's that has one.
     cure = next((each for each in (*full, *others) if "\n" in each.advice), None)
-    # What is left of no time, as others explain all of it, waits for --all.
-    left = [each for each in others if each.cost_ms != 0.0]
-    shown = [each for each in others if each in left[:SHOWN_FINDINGS] or each is cure]
+    shown = [each for place, each in enumerate(others) if place < SHOWN_FINDINGS or each is cure]
     for finding in shown:
         screen.print(Text(f"Also: {brief(finding)}{':' if finding is cure else '.'}", "dim"), 4)
         if finding is cure:

@@ -40,7 +40,8 @@ def brief(finding: Finding) -> str:
     if kind.at_once:
         cost = "" if finding.cost_s is None else f" ({seconds(finding.cost_s)} of the run)"
     else:
-        cost = "" if finding.cost_ms is None else f" ({milliseconds(finding.cost_ms)} per step)"
+        # Of no time, where findings before it explain all of that.
+        cost = f" ({milliseconds(finding.cost_ms)} per step)" if finding.cost_ms else ""
     return f"{among}{kind.in_short(finding)}{cost}"
 
 
