@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import torch
 
 from pyddpdiag import _native
+from pyddpdiag.record.held import is_plain, parts_of
 from pyddpdiag.record.sampled import is_sampled
 
 VALUES: Final = 1024
@@ -23,6 +23,7 @@ LEAST: Final = 16
 _DEPTH: Final = 4
 _PARTS: Final = 64  # the first ones are looked at
 _LETTERS: Final = 256  # of each text
+_LETTERS_OF: Final = {int: int.__repr__, float: float.__repr__, str: str.__str__}  # not as a subclass has it
 
 
 class GivenBatches:
@@ -56,16 +57,17 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
     """
     try:
         parts = list(itertools.islice(_parts(batch, _DEPTH), _PARTS))
-        tensors = [part for part in parts if isinstance(part, torch.Tensor)]
-        if sum(one.numel() for one in tensors) < least:
-            return 0
+        tensors = [part for part in parts if type(part) is not str]
+        with torch._C.DisableTorchFunction():  # nor do modes of the script see it
+            if sum(one.numel() for one in tensors) < least:
+                return 0
         mark, most = before, VALUES // len(tensors)
         for one in tensors:
             mark = _native.mark_of_values(one, most, mark)
             if not mark:
                 return 0
-        rest = [str(part)[:_LETTERS] for part in parts if not isinstance(part, torch.Tensor)]
-    except Exception:  # of somebody's own class: the training must not end by it
+        rest = [part for part in parts if type(part) is str]
+    except Exception:  # the training must not end by it
         return 0
     return zlib.crc32(f"{mark} {rest}".encode(errors="replace")) or 1
 
@@ -73,24 +75,23 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
 def _values(batch: object) -> int:
     try:
         parts = itertools.islice(_parts(batch, _DEPTH), _PARTS)
-        return sum(part.numel() for part in parts if isinstance(part, torch.Tensor))
+        with torch._C.DisableTorchFunction():
+            return sum(part.numel() for part in parts if type(part) is not str)
     except Exception:  # as above
         return 0
 
 
 def _parts(batch: object, depth: int) -> Iterator[Any]:
-    """Its tensors and plain values; TypeError: it has others."""
-    if batch is None or isinstance(batch, (int, float, str, torch.Tensor)):
-        yield batch
+    """Its tensors, and its plain values in letters; TypeError: it has others."""
+    if batch is None or is_plain(batch):
+        yield "None" if batch is None else batch
         return
-    inner: Iterable[object]
-    if isinstance(batch, Mapping):
-        inner = batch.values()
-    elif isinstance(batch, (list, tuple)):
-        inner = batch
-    elif dataclasses.is_dataclass(batch):
-        inner = vars(batch).values()
-    else:
+    for plain, letters in _LETTERS_OF.items():
+        if issubclass(type(batch), plain):
+            yield letters(batch)[:_LETTERS]
+            return
+    inner = parts_of(batch)
+    if inner is None:
         raise TypeError("a part of another class")
     if not depth:
         raise TypeError("parts within parts")

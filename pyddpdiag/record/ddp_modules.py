@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from pyddpdiag import _native
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.record.callers import passes_here
+from pyddpdiag.record.held import tensors_in
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
 
@@ -138,8 +140,8 @@ class ForwardMarks:
     ) -> None:
         marks = _Marks(core, module, looks)
         self._handles = [
-            given.register_forward_pre_hook(marks.before, with_kwargs=True),
-            given.register_forward_hook(marks.after),
+            given.register_forward_pre_hook(_Before(marks), with_kwargs=True),
+            given.register_forward_hook(_After(marks)),
         ]
 
     def remove(self) -> None:
@@ -150,7 +152,7 @@ class ForwardMarks:
 
 
 class _Marks:
-    """Forward hooks of an attached module. They run in every step, so keep the Python here to a minimum.
+    """What the forward hooks of an attached module do. They run in every step, so keep the Python here to a minimum.
 
     While the compiler traces them they do nothing: a call into the native module would break the graph. Those of
     torch.compile's own module are not traced and mark its passes.
@@ -158,42 +160,17 @@ class _Marks:
 
     __slots__ = ("core", "looks", "module", "passes")
 
-    def __init__(
-        self,
-        core: _native.Recorder | None,
-        module: _native.Module | None,
-        looks: PassLooks | None = None,
-    ) -> None:
+    def __init__(self, core: _native.Recorder, module: _native.Module, looks: PassLooks) -> None:
         self.core = core
         self.module = module
         self.looks = looks
         self.passes = 0
 
-    def before(self, ddp: Any, arguments: Any, named: Any) -> None:
-        if self.module is not None and not torch.compiler.is_compiling():
-            if self.looks is not None and torch.is_grad_enabled():
-                self.looks.batches.look((arguments, named))
-                if self.passes < 8:
-                    passes_here(sys._getframe())
-            _native.forward_begin(self.module, ddp.require_backward_grad_sync)
-
-    def after(self, ddp: Any, _: Any, output: Any) -> None:
-        if self.core is not None and self.module is not None and not torch.compiler.is_compiling():
-            outputs = [output] if type(output) is torch.Tensor else list(_tensors(output))
-            _native.forward_end(self.core, self.module, outputs)
-            self.passes += 1
-            local = not ddp.require_backward_grad_sync
-            often = self.passes % (8 * LOOKED_AT) <= LOOKED_AT
-            if (local or often) and outputs and outputs[0].requires_grad:
-                self._look_at_backward(ddp, outputs[0], local=local, often=often)
-
-    def _look_at_backward(self, ddp: Any, output: torch.Tensor, *, local: bool, often: bool) -> None:
+    def look_at_backward(self, ddp: Any, *, local: bool, often: bool) -> Callable[[], None]:
         """Sees that this pass is local, or whether it runs backward under `no_sync`, though not forward."""
         looks, native, this = self.looks, self.module, weakref.ref(ddp)
-        if looks is None or native is None:
-            return
 
-        def begins(_: torch.Tensor) -> None:
+        def begins() -> None:
             module = this()
             if module is None or torch.compiler.is_compiling():
                 return
@@ -205,22 +182,50 @@ class _Marks:
                 looks.inside += not module.require_backward_grad_sync
                 looks.fresh += fresh
 
-        output.register_hook(begins)  # type: ignore[no-untyped-call]
-
-    def __reduce__(self) -> tuple[type[_Marks], tuple[None, None]]:
-        # A copy of the module, by pickle or deepcopy, does not have our hook and marks nothing.
-        return (_Marks, (None, None))
+        return begins
 
 
-def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    if isinstance(output, torch.Tensor):
-        yield output
-    elif isinstance(output, dict):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, (list, tuple)):
-        for value in output:
-            yield from _tensors(value)
-    elif hasattr(output, "__dataclass_fields__"):
-        for field in output.__dataclass_fields__:
-            yield from _tensors(getattr(output, field))
+class _Hook:
+    """One of them."""
+
+    __slots__ = ("marks",)
+
+    def __init__(self, marks: _Marks) -> None:
+        self.marks = marks
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the module, by pickle or deepcopy, marks nothing, and is read where this package is not installed:
+        # what does nothing with any arguments is Python's own.
+        return (getattr, (nullcontext(), "__exit__"))
+
+
+class _Before(_Hook):
+    __slots__ = ()
+
+    def __call__(self, ddp: Any, arguments: Any, named: Any) -> None:
+        marks = self.marks
+        if torch.compiler.is_compiling():
+            return
+        # A look never ends a training.
+        with suppress(Exception):
+            if torch.is_grad_enabled():
+                marks.looks.batches.look((arguments, named))
+                if marks.passes < 8:
+                    passes_here(sys._getframe())
+            _native.forward_begin(marks.module, ddp.require_backward_grad_sync)
+
+
+class _After(_Hook):
+    __slots__ = ()
+
+    def __call__(self, ddp: Any, _: Any, output: Any) -> None:
+        marks = self.marks
+        if torch.compiler.is_compiling():
+            return
+        with suppress(Exception):
+            outputs = [output] if type(output) is torch.Tensor else list(tensors_in(output))
+            marks.passes += 1
+            local = not ddp.require_backward_grad_sync
+            often = marks.passes % (8 * LOOKED_AT) <= LOOKED_AT
+            begins = marks.look_at_backward(ddp, local=local, often=often) if local or often else None
+            _native.forward_end(marks.core, marks.module, outputs, begins)

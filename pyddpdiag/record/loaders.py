@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+import torch
 from torch.utils.data import Subset
 from torch.utils.data.distributed import DistributedSampler
 
 from pyddpdiag.model.training import MOST, Loaded
+from pyddpdiag.record.held import attribute
 
 MOST_PICKED: Final = 1024
 """Indices of a Subset that are read at the beginning of an epoch: some 0.1 ms."""
@@ -63,59 +66,63 @@ class Loaders:
 def described(loader: object) -> tuple[Loaded, int | None] | None:
     """What is known of a loader or of an iterator of one, and the epoch that its sampler is in.
 
-    None: nothing, as of a data set without indices. Raises what properties of somebody's own class raise.
+    None: nothing, as of a data set without indices. Of somebody's own classes only what the objects hold is read.
     """
-    index_sampler = _first(loader, "_index_sampler", "batch_sampler", "sampler")
+    index_sampler = attribute(loader, "_index_sampler", "batch_sampler", "sampler")
     if index_sampler is None:
         return None
     batches = index_sampler
-    # Wrapped, as Accelerate does. An object may have all attributes that it is asked for.
+    # Wrapped, as Accelerate does.
     for _ in range(MOST):
-        if getattr(batches, "batch_sampler", None) is None:
+        inner = attribute(batches, "batch_sampler")
+        if inner is None:
             break
-        batches = batches.batch_sampler
-    sampler = getattr(batches, "sampler", batches)
+        batches = inner
+    sampler = attribute(batches, "sampler")
+    sampler = batches if sampler is None else sampler
     if type(sampler).__name__.startswith("_"):
         return None  # torch's own for data sets without indices
-    distributed = isinstance(sampler, DistributedSampler) or (
-        hasattr(sampler, "num_replicas") and hasattr(sampler, "rank")
-    )
-    epoch = getattr(sampler, "epoch", None)
+    replicas, rank = attribute(sampler, "num_replicas"), attribute(sampler, "rank")
+    distributed = issubclass(type(sampler), DistributedSampler) or None not in (replicas, rank)
+    shuffle = attribute(sampler, "shuffle")
     facts = Loaded(
         sampler=type(sampler).__name__,
         distributed=distributed or batches is not index_sampler,
-        replicas=_whole(getattr(sampler, "num_replicas", None)),
-        rank=_whole(getattr(sampler, "rank", None)),
-        shuffle=sampler.shuffle if isinstance(getattr(sampler, "shuffle", None), bool) else None,
-        seed=_whole(getattr(sampler, "seed", None)),
+        replicas=_whole(replicas),
+        rank=_whole(rank),
+        shuffle=shuffle if type(shuffle) is bool else None,
+        seed=_whole(attribute(sampler, "seed")),
         length=_length(sampler),
-        batch_size=_whole(getattr(batches, "batch_size", None)),
-        workers=_whole(_first(loader, "num_workers", "_num_workers")),
-        picked=_picked(_first(loader, "dataset", "_dataset")),
+        batch_size=_whole(attribute(batches, "batch_size")),
+        workers=_whole(attribute(loader, "num_workers", "_num_workers")),
+        picked=_picked(attribute(loader, "dataset", "_dataset")),
     )
-    return facts, _whole(epoch)
+    return facts, _whole(attribute(sampler, "epoch"))
 
 
 def _picked(data: Any) -> int | None:
     """A checksum of which samples a Subset holds, of a part of them evenly spread; None: it is none."""
     mark = None
-    while isinstance(data, Subset):
-        indices = data.indices
-        some = [int(one) for one in indices[:: -(-len(indices) // MOST_PICKED) or 1]]
+    while issubclass(type(data), Subset):
+        indices = attribute(data, "indices")
+        if type(indices) not in (list, tuple, range, np.ndarray, torch.Tensor):
+            return None
+        with torch._C.DisableTorchFunction():
+            some = [int(one) for one in indices[:: -(-len(indices) // MOST_PICKED) or 1]]
         mark = zlib.crc32(repr(some).encode(), mark or 0)
-        data = data.dataset
+        data = attribute(data, "dataset")
     return mark
 
 
-def _first(owner: object, *names: str) -> Any:
-    return next((found for name in names if (found := getattr(owner, name, None)) is not None), None)
-
-
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+    return value if type(value) is int and 0 <= value < 2**63 else None
 
 
 def _length(sampler: Any) -> int | None:
+    """Of a sampler that counts as torch's own do: another one may make all its batches for that."""
+    count = getattr(type(sampler), "__len__", None)
+    if not getattr(count, "__module__", "").startswith("torch."):
+        return None
     try:
         return len(sampler)
     except TypeError:

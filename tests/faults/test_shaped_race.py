@@ -48,8 +48,7 @@ def words(places: list[dict[str, Any]]) -> dict[str, str]:
     return {place["interface"]: place["word"] for place in places}
 
 
-# Slow enough for a busy machine, on which medians of 48 rounds are known to a fifth: at 1000 Mbit/s the processors have a
-# say.
+# Slow enough for a busy machine, which knows a median of 48 rounds to a fifth; at 1000 Mbit/s processors have a say.
 def test_a_link_that_is_faster_by_a_half_is_found(tmp_path: Path) -> None:
     found = race((180, 120), tmp_path, "--size", "1M")
     # The two together carry twice as much, so they win; among the single ones the faster does.

@@ -64,7 +64,7 @@ def _race(folder: Path) -> bool:
 def _job(rank: int, world_size: int, folder: str) -> int:
     sys.setswitchinterval(1000)
     # It needs the GIL before the bucket's callback does.
-    ddp_modules._Marks._look_at_backward = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    ddp_modules._Marks.look_at_backward = lambda *_, **__: None  # type: ignore[method-assign,assignment]
     try:
         for attempt in range(ATTEMPTS):
             if _race(Path(folder, str(attempt))):

@@ -187,7 +187,7 @@ void forward_begin(ModuleState& module, bool synchronising) {
 }
 
 void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& module,
-                 const std::vector<at::Tensor>& outputs) {
+                 const std::vector<at::Tensor>& outputs, std::function<void()> begins) {
     PassMarks& marks = module->marks;
     marks.forward_end.store(platform::monotonic_ns(), std::memory_order_relaxed);
     marks.backward_begin.store(0, std::memory_order_relaxed);
@@ -203,7 +203,10 @@ void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& m
     marks.armed.store(true, std::memory_order_relaxed);
     for (const at::Tensor& output : outputs) {
         if (const auto& node = output.grad_fn(); node != nullptr) {
-            node->add_pre_hook(observer([module] {
+            node->add_pre_hook(observer([module, begins = std::exchange(begins, {})] {
+                if (begins) {
+                    begins();
+                }
                 if (module->marks.armed.exchange(false, std::memory_order_relaxed)) {
                     module->marks.backward_begin.store(platform::monotonic_ns(), std::memory_order_relaxed);
                     module->marks.backward_signs.fetch_add(1, std::memory_order_relaxed);

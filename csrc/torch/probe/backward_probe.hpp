@@ -5,6 +5,7 @@
 #include <c10/core/UndefinedTensorImpl.h>
 #include <torch/csrc/autograd/function_hook.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -46,8 +47,9 @@ private:
 };
 
 void forward_begin(ModuleState& module, bool synchronising);
-// `outputs`: the tensors that the module returned; the backward pass begins with the first of them.
+// `outputs`: the tensors that the module returned; the backward pass begins with the first of them. `begins` is
+// called each time it comes to the first one that has a gradient's function.
 void forward_end(const Recorder& recorder, const std::shared_ptr<ModuleState>& module,
-                 const std::vector<at::Tensor>& outputs);
+                 const std::vector<at::Tensor>& outputs, std::function<void()> begins = {});
 
 }  // namespace ddpdiag

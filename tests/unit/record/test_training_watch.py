@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import MagicMock, PropertyMock
 
 import torch
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.loaders import Loaders
@@ -80,8 +81,30 @@ def test_gradients_are_read_on_the_thread_that_steps_alone() -> None:
     assert reduces()
 
 
-def test_a_loader_with_every_attribute_is_described() -> None:
-    """Such as a proxy."""
+class Counted(BatchSampler):
+    """Whose length is asked for by making all batches, as some do."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        type(self).asked += 1
+        return len(list(torch.randperm(8)))
+
+    @property
+    def shuffle(self) -> bool:
+        type(self).asked += 1
+        return True
+
+
+def test_no_code_of_a_sampler_or_of_a_proxy_runs() -> None:
     loaders = Loaders(lambda: None)
+    data = list(range(8))
+    loaders.begins(DataLoader(data, batch_sampler=Counted(RandomSampler(data), 2, drop_last=False)))
     loaders.begins(MagicMock())
-    assert len(loaders.loaded()) == 1
+    (found,) = loaders.loaded()
+    # The length is that of the sampler within, of a class of torch's.
+    assert (found.sampler, found.length, found.batch_size, found.shuffle) == ("RandomSampler", 8, 2, None)
+    own = Loaders(lambda: None)
+    own.begins(DataLoader(data, sampler=Counted(RandomSampler(data), 2, drop_last=False)))
+    assert (own.loaded()[0].sampler, own.loaded()[0].length) == ("Counted", None)
+    assert Counted.asked == 0

@@ -1,0 +1,124 @@
+"""Modules that return unusual objects train as without a recorder, and are pickled as such."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from support.ranks import ran_once
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import pyddpdiag
+from pyddpdiag.trace.layout import BackwardTime, Kind
+from pyddpdiag.trace.run import open_run
+
+PASSES = 4
+
+
+class Attributes:
+    """A dictionary by attributes, which has only those."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__["_values"] = values
+
+    def __getattr__(self, name: str) -> Any:
+        return self._values[name]
+
+
+class AllAttributes:
+    """Has each attribute that it is asked for."""
+
+    def __init__(self, out: torch.Tensor) -> None:
+        self.out = out
+
+    def __getattr__(self, name: str) -> Any:
+        return 3
+
+
+@dataclass
+class Node:
+    out: torch.Tensor
+    parent: Any = None
+    late: Any = field(init=False)
+
+
+class Strict(torch.Tensor):
+    """Does what the loop asks of it, and refuses all else."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in (torch.Tensor.sum, torch.Tensor.backward):
+            raise TypeError(f"{func} of a Strict tensor")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def _cycle(out: torch.Tensor) -> Node:
+    node = Node(out)
+    node.parent = node
+    return node
+
+
+RETURNS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Tensor]]] = {
+    "attributes": (lambda out: Attributes(out=out), lambda given: given.out),
+    "all attributes": (AllAttributes, lambda given: given.out),
+    "a cycle": (_cycle, lambda given: given.out),
+    "a tensor of its own": (lambda out: out.as_subclass(Strict), lambda given: given),
+    "a tensor": (lambda out: out, lambda given: given),
+}
+SEEN = ("a cycle", "a tensor of its own", "a tensor")
+"""In which the tensors are found, so that the begin of backward is known."""
+
+
+class Net(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.way = way
+
+    def forward(self, batch: torch.Tensor) -> Any:
+        return RETURNS[self.way][0](self.layer(batch))
+
+
+def _trained(way: str, folder: Path | None) -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    ddp = DistributedDataParallel(Net(way))
+    recorder = pyddpdiag.Recorder(folder) if folder is not None else None
+    if recorder is not None:
+        recorder.attach(ddp)
+    for _ in range(PASSES):
+        given = ddp(torch.randn(2, 4))
+        RETURNS[way][1](given).sum().backward()
+    if recorder is not None:
+        if way == "a tensor":
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                pickle.dumps(ddp(torch.randn(2, 4)).detach())
+            saved = pickle.dumps(ddp.__dict__["_forward_hooks"])
+            assert b"pyddpdiag" not in saved + pickle.dumps(ddp.__dict__["_forward_pre_hooks"])
+            (hook,) = pickle.loads(saved).values()
+            assert hook(ddp, (), 3) is None
+        recorder.close()
+    return [one.grad for one in ddp.parameters() if one.grad is not None]
+
+
+def _job(rank: int, world_size: int, folder: str) -> None:
+    del rank, world_size
+    for way in RETURNS:
+        plain, recorded = _trained(way, None), _trained(way, Path(folder, way))
+        assert len(plain) == 2 and all(map(torch.equal, plain, recorded)), way
+
+
+trained = ran_once(_job, 1, answers=False)
+
+
+def test_they_train_as_without_a_recorder(trained: Path) -> None:
+    for way in RETURNS:
+        passes = open_run(trained / way).ranks[0].of_kind(Kind.BACKWARD)
+        known = passes["times"][:, BackwardTime.BEGIN] > 0
+        assert len(passes) == PASSES and known.all() == (way in SEEN), way
