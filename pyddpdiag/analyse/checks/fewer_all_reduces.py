@@ -12,7 +12,10 @@ from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.rows import Gap
 from pyddpdiag.model.words import count, listed
 
-_ADVICE = "Give every rank the same number of batches, and the same branches that skip backward."
+_ADVICE = (
+    "Look for what skips a backward pass there: a branch, `continue`, or an exception that is caught around the step. All "
+    "ranks must skip the same ones, and have as many batches."
+)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
