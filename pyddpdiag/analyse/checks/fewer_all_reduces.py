@@ -13,8 +13,8 @@ from pyddpdiag.model.rows import Gap
 from pyddpdiag.model.words import count, listed
 
 _ADVICE = (
-    "Look for what skips a backward pass there: a branch, `continue`, or an exception that is caught around the step. All "
-    "ranks must skip the same ones, and have as many batches."
+    "Look for what skips a backward pass there: a branch, `continue`, or an exception that is caught around the step. "
+    "All ranks must skip the same ones, and have as many batches."
 )
 
 
