@@ -1,4 +1,4 @@
-"""A script sees no difference in a DistributedDataParallel that `pyddpdiag run` watches. With torch's, in a group of one."""
+"""A script sees no difference in a DistributedDataParallel that is watched. With torch's own, in a group of one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ from pyddpdiag.record.hooks import ScriptsHook
 Bucket = dist.GradBucket  # type: ignore[attr-defined]
 
 
+def _group() -> dist.ProcessGroup:
+    assert dist.group.WORLD is not None
+    return dist.group.WORLD
+
+
 def wrong_bucket(state: object, bucket):  # type: ignore[no-untyped-def]
-    return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+    return default_hooks.allreduce_hook(_group(), bucket)
 
 
 def wrong_return(state: object, bucket):  # type: ignore[no-untyped-def]
-    return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+    return default_hooks.allreduce_hook(_group(), bucket)
 
 
 def no_future(state: object, bucket):  # type: ignore[no-untyped-def]
