@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from pyddpdiag import system
 from pyddpdiag.record import last_words, script_lines
 from pyddpdiag.record.collector import CollectorWatch
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a folder that a process works in")
+@pytest.mark.skipif(system.WINDOWS, reason="Windows keeps a folder that a process works in")
 def test_the_working_folder_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, file = tmp_path / "gone", tmp_path / "package" / "helper.py"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"))
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
     script_lines.name_of.cache_clear()
     assert script_lines.name_of(str(file)) == "package/helper.py"
     assert script_lines.name_of("beside/helper.py") == "beside/helper.py"
