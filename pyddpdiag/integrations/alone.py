@@ -9,8 +9,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from pyddpdiag.integrations.contained import contained
+
 LEAST_STEPS: Final = 3
 """So many steps in a row are no accident: not without a collective, and not with one."""
+
+
+called: Final[list[Any]] = []
+"""Handles of hooks that have been called; `forget_called` removes them."""
 
 
 class AloneWatch:
@@ -58,8 +64,34 @@ def at_next_step(optimizer: Any, call: Callable[[], None]) -> None:
     A hook of all optimizers must not lead to another one: torch goes through these hooks then. It has not begun to when
     it calls those of one optimizer.
     """
-    waits = [call]
-    optimizer.register_step_post_hook(lambda *_: waits.pop()() if waits else None)
+    once = _Once(call)
+    once.handle = optimizer.register_step_post_hook(once)
+
+
+def forget_called() -> None:
+    """Removes from optimizers what has been called. Called in a hook of all optimizers, which follows theirs."""
+    while called:
+        called.pop().remove()
+
+
+class _Once:
+    """A hook of one optimizer, to be removed once it has run: torch goes through the optimizer's hooks then."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+        self.handle: Any = None
+
+    def __call__(self, *_: object) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            called.append(self.handle)
+            with contained:
+                call()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In a copy of the optimizer, read perhaps where pyddpdiag is not, a harmless type that takes a hook's
+        # three arguments.
+        return (type, (slice(None),))
 
 
 def _collectives_begun() -> int | None:

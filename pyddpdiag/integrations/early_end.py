@@ -8,6 +8,7 @@ Python process below the command loads this.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from pyddpdiag.output import clean
+from pyddpdiag.start import environment
 
 NOTES: Final = "PYDDPDIAG_RUN_NOTES"
 """The environment variable that names the folder of the notes."""
@@ -50,10 +52,11 @@ class Watch:
         Args:
             fails: gets what the exception was and its line.
         """
-        if NOTES not in os.environ:
+        if not environment.get(NOTES):
             return
         before = sys.excepthook
 
+        @functools.wraps(before)
         def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
             before(kind, error, trace)
             if not self.called and not isinstance(error, KeyboardInterrupt):
@@ -140,7 +143,7 @@ def _remove(kind: str) -> None:
 
 
 def _path(kind: str) -> Path | None:
-    folder = os.environ.get(NOTES)
+    folder = environment.get(NOTES)
     return Path(folder, f"{kind}_{os.getpid()}.json") if folder else None
 
 

@@ -23,11 +23,11 @@ from pyddpdiag.cures.trial_options import Trial, to_text
 from pyddpdiag.errors import NativeModuleError, PyddpdiagError, TraceExistsError, UsageError
 from pyddpdiag.integrations import early_end, tasks
 from pyddpdiag.integrations.apart import how_to_collect
+from pyddpdiag.integrations.asked import FOLDER, LAUNCH, LINES, TRIAL
 from pyddpdiag.integrations.bringing import Bringing, Gather, names_machines, run_gather
 from pyddpdiag.integrations.meanwhile import Meanwhile
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.integrations.started_ranks import Start, noted_codes
-from pyddpdiag.integrations.unchanged import FOLDER, LAUNCH, LINES, TRIAL
 from pyddpdiag.model.command import NAME, CommandEnd
 from pyddpdiag.model.fields import to_json
 from pyddpdiag.model.launch import Launch
@@ -55,7 +55,8 @@ def new_folder() -> Path:
 def environment(folder: Path | None, *, lines: bool = True) -> dict[str, str]:
     """What a process needs in its environment so that the ranks below it record into `folder`, with their `lines`."""
     path = os.environ.get("PYTHONPATH")
-    entries = [entry for entry in (path or "").split(os.pathsep) if entry and Path(entry) != _STARTUP]
+    # An empty entry stays: Python takes it for the working folder.
+    entries = [entry for entry in path.split(os.pathsep) if Path(entry) != _STARTUP] if path else []
     return {
         FOLDER: "" if folder is None else str(folder.absolute()),
         LINES: "1" if lines else "0",

@@ -6,9 +6,6 @@ torch before the script does; what cannot be recorded is said in one line.
 
 from __future__ import annotations
 
-import functools
-import importlib.abc
-import importlib.machinery
 import multiprocessing
 import os
 import sys
@@ -18,90 +15,57 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.integrations import early_end
+from pyddpdiag.integrations import alone, asked, early_end
 from pyddpdiag.integrations.alone import AloneWatch
 from pyddpdiag.integrations.begun import given_rank, launched_as_rank, notes
+from pyddpdiag.integrations.between import between
+from pyddpdiag.integrations.contained import contained
+from pyddpdiag.integrations.imports import Finder
 from pyddpdiag.output import say
-from pyddpdiag.start import marks
+from pyddpdiag.start import environment, marks
 from pyddpdiag.system.clock import monotonic_ns
 
 if TYPE_CHECKING:
     from pyddpdiag.cures.applied import Applied
-    from pyddpdiag.cures.trial_options import Trial
     from pyddpdiag.integrations.watched import Watched
-    from pyddpdiag.model.launch import Launch
     from pyddpdiag.record.set_up import SetUp
 
-FOLDER: Final = "PYDDPDIAG_RUN_FOLDER"
-"""The environment variable that names the run's folder; empty: the ranks agree on a new one."""
-
-LINES: Final = "PYDDPDIAG_RUN_LINES"
-"""The environment variable that says whether the ranks look at their Python stacks: "0" if not."""
-LAUNCH: Final = "PYDDPDIAG_RUN_LAUNCH"
-"""The one with the launch command and the cures to apply (`pyddpdiag.model.launch`), as JSON."""
-TRIAL: Final = "PYDDPDIAG_RUN_TRIAL"
-"""The one with what is asked of a trial of cures (`pyddpdiag.cures.trial_options.to_text`); unset: there is none."""
+_DDP: Final = "torch.nn.parallel.distributed"
 
 
 def watch_imports() -> None:
     """Watches DDP from its import on, if the environment asks for it."""
-    if FOLDER not in os.environ or any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if asked.FOLDER not in os.environ or any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
-    _early.arrange(_fails)
-    if launched_as_rank(os.environ):
-        _notes_begin((), {})
-    for name, patch in _PATCHES.items():
-        _patch_once(patch, sys.modules.get(name))
-    sys.meta_path.insert(0, _Finder())
+    with contained:
+        environment.keep()
+        _early.arrange(_fails)
+        if launched_as_rank(os.environ):
+            _notes_begin((), {})
+        _watch_modules()
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules to patch where the other finders do, and patches them once they have run."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        patch = _PATCHES.get(name)
-        if patch is None:
-            return None
-        for finder in sys.meta_path:
-            if finder is not self and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(name, path, target)
-                if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, patch)
-                    return spec
-        return None
-
-
-class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: Any, patch: Callable[[Any], None]) -> None:
-        self._loader = loader
-        self._patch = patch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        created: ModuleType | None = self._loader.create_module(spec)
-        return created
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        if self._patch is _patch_ddp:
+def _loaded(name: str, module: ModuleType) -> None:
+    with contained:
+        if name == _DDP:
             marks.note("loaded_ns")
             # Not in a launcher, nor in a worker that loads batches.
             if "RANK" in os.environ and multiprocessing.parent_process() is None:
                 _set_up_begins()
-        _patch_once(self._patch, module)
+        _patch_once(_PATCHES[name], module)
 
 
 def watch(watched: Watched) -> None:
     """Watches DDP and DataLoader in this process, whose torch is loaded, for this one from now on."""
     _state.watched = watched
+    _watch_modules()
+
+
+def _watch_modules() -> None:
     for name, patch in _PATCHES.items():
         _patch_once(patch, sys.modules.get(name))
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder(_PATCHES, _loaded))
 
 
 @dataclass
@@ -125,35 +89,21 @@ def _watched() -> Watched | None:
         try:
             from pyddpdiag.integrations.watched import Watched
 
-            options = {"lines": os.environ.get(LINES) != "0"}
-            folder = os.environ.get(FOLDER) or None
-            _state.watched = Watched(folder, options, launch=_launch(), cures=_cures(), trial=_trial())
-        except (PyddpdiagError, ImportError, ValueError, TypeError) as error:
+            folder, options = asked.folder() or None, {"lines": asked.lines()}
+            _state.watched = Watched(
+                folder, options, launch=asked.launch(), cures=_cures(), trial=asked.trial()
+            )
+        except Exception as error:
             _state.failed = True
-            say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
+            with contained:
+                say(f"pyddpdiag run: nothing is recorded in process {os.getpid()}: {error}", sys.stderr)
     return _state.watched
-
-
-def _trial() -> Trial | None:
-    """The trial of cures that `pyddpdiag try` asks for; None: none."""
-    if not (text := os.environ.get(TRIAL, "")):
-        return None
-    from pyddpdiag.cures import trial_options
-
-    return trial_options.from_text(text)
-
-
-def _launch() -> Launch | None:
-    """The command that `pyddpdiag run` ran; None: this is not below one."""
-    from pyddpdiag.model.launch import launch_of
-
-    return launch_of(os.environ.get(LAUNCH, ""))
 
 
 def _cures() -> Applied | None:
     """What is applied in this process; None: nothing."""
     if _state.cures is None and not _state.failed:
-        launch = _launch()
+        launch = asked.launch()
         if launch is None or not launch.cures:
             return None
         try:
@@ -163,7 +113,8 @@ def _cures() -> Applied | None:
             _state.cures = Applied(from_options(launch.cures))
         except (PyddpdiagError, ImportError, ValueError) as error:
             _state.failed = True
-            say(f"pyddpdiag run: nothing is applied in process {os.getpid()}: {error}", sys.stderr)
+            with contained:
+                say(f"pyddpdiag run: nothing is applied in process {os.getpid()}: {error}", sys.stderr)
     return _state.cures
 
 
@@ -172,7 +123,7 @@ def _patch_once(patch: Callable[[Any], None], module: ModuleType | None) -> None
         return
     try:
         patch(module)
-    except AttributeError as error:
+    except Exception as error:
         say(f"pyddpdiag: it does not know this torch, and cannot watch all of it: {error}", sys.stderr)
     module._watched_by_pyddpdiag = True  # type: ignore[attr-defined]
 
@@ -184,7 +135,7 @@ def _patch_ddp(module: Any) -> None:
     make, before, register = ddp.__init__, ddp._pre_forward, ddp.register_comm_hook
     _early.note(early_end.LOADED)
 
-    @functools.wraps(make)
+    @between(make)
     def init(self: Any, *arguments: Any, **options: Any) -> None:
         # Imported now, and not in the first step, for which the recorder waits: the script may yet open its own.
         watched = _watched()
@@ -193,25 +144,31 @@ def _patch_ddp(module: Any) -> None:
         if watched is not None and watched.cures is not None:
             (_, *given), named = watched.cures.arguments(make, (self, *arguments), options)
         looks = _state.set_up if _state.set_up is not None and _state.set_up.is_here else None
-        if looks is not None:
-            looks.makes_module()
-        marks.note("construction_begin_ns")
+        with contained:
+            if looks is not None:
+                looks.makes_module()
+            marks.note("construction_begin_ns")
         make(self, *given, **named)
-        marks.note("construction_end_ns")
-        if looks is not None:
-            looks.begin()
-        if watched is not None:
-            watched.made_module(self)
-        _early.made()
+        with contained:
+            marks.note("construction_end_ns")
+            if looks is not None:
+                looks.begin()
+            if watched is not None:
+                watched.made_module(self)
+            _early.made()
 
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
+    @between(ddp.__call__)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         if not torch.compiler.is_compiling():
             _forward(self, self)
             _state.announced = id(self)
         return super(ddp, self).__call__(*arguments, **options)
 
-    @functools.wraps(before)
+    # By which it is found when it is pickled; a method of an instance is by the name of torch's.
+    call.__module__, call.__qualname__ = ddp.__module__, f"{ddp.__qualname__}.__call__"
+
+    @between(before)
     def pre_forward(self: Any, *arguments: Any, **options: Any) -> Any:
         # Of replicate(), which does not call the module itself.
         if not torch.compiler.is_compiling():
@@ -220,10 +177,15 @@ def _patch_ddp(module: Any) -> None:
             _state.announced = 0
         return before(self, *arguments, **options)
 
-    @functools.wraps(register)
+    @between(register)
     def register_comm_hook(self: Any, state: object, hook: Callable[..., Any]) -> None:
-        watched = _watched()
-        register(self, state, hook if watched is None else watched.timed(hook))
+        # What DDP refuses is the script's hook, and not one of ours around it.
+        self._check_comm_hook(hook)
+        given = hook
+        with contained:
+            watched = _watched()
+            given = hook if watched is None else watched.timed(hook)
+        register(self, state, given)
 
     ddp.__init__ = init
     ddp.__call__ = call
@@ -234,21 +196,24 @@ def _patch_ddp(module: Any) -> None:
 def _patch_groups(module: Any) -> None:
     make = module.init_process_group
 
-    @functools.wraps(make)
+    @between(make)
     def init_process_group(*arguments: Any, **options: Any) -> Any:
         # torch is not complete when this module is loaded; now it is.
-        if LAUNCH in os.environ and (cures := _cures()) is not None:
+        if asked.is_launched() and (cures := _cures()) is not None:
             cures.before_group()
-        begun = _notes_begin(arguments, options)
-        if begun is not None:
-            begun.joins()
-        marks.note("rendezvous_begin_ns")
-        with _early.joins(given_rank(arguments, options)[1]):
+        begun, size = None, -1
+        with contained:
+            begun, size = _notes_begin(arguments, options), given_rank(arguments, options)[1]
+            if begun is not None:
+                begun.joins()
+            marks.note("rendezvous_begin_ns")
+        with _early.joins(size):
             made = make(*arguments, **options)
-        marks.note("rendezvous_end_ns")
-        _early.note(early_end.JOINED, backend=module.get_backend())
-        if begun is not None:
-            begun.begin()
+        with contained:
+            marks.note("rendezvous_end_ns")
+            _early.note(early_end.JOINED, backend=module.get_backend())
+            if begun is not None:
+                begun.begin()
         return made
 
     module.init_process_group = init_process_group
@@ -260,7 +225,7 @@ def _patch_groups(module: Any) -> None:
 
 def _set_up_begins() -> SetUp | None:
     """What looks at the script until its first module runs; None: nothing does."""
-    if _state.begun or _state.failed or os.environ.get(LINES) == "0":
+    if _state.begun or _state.failed or not asked.lines():
         return None
     # A forked process has no thread of its parent's.
     if _state.set_up is None or not _state.set_up.is_here:
@@ -273,7 +238,7 @@ def _set_up_begins() -> SetUp | None:
 def _notes_begin(arguments: Sequence[Any], options: Mapping[str, Any]) -> SetUp | None:
     """The same, and says from now on where the rank is; the arguments are those of `init_process_group`."""
     if (begun := _set_up_begins()) is not None:
-        notes(begun, os.environ.get(FOLDER, ""), *given_rank(arguments, options))
+        notes(begun, asked.folder(), *given_rank(arguments, options))
     return begun
 
 
@@ -288,9 +253,9 @@ def _patch_compiled(module: Any) -> None:
     compiled = module.OptimizedModule
     call = compiled.__call__
 
-    @functools.wraps(call)
+    @between(call)
     def compiled_call(self: Any, *arguments: Any, **options: Any) -> Any:
-        ddp = sys.modules.get("torch.nn.parallel.distributed")
+        ddp = sys.modules.get(_DDP)
         inner = self._orig_mod
         if (
             ddp is not None
@@ -308,26 +273,40 @@ def _patch_loader(module: Any) -> None:
     following, make = iterator.__next__, module.DataLoader._get_iterator
     construct = module.DataLoader.__init__
 
-    @functools.wraps(construct)
+    @between(construct)
     def init(self: Any, *arguments: Any, **options: Any) -> None:
         given: Sequence[Any] = arguments
         named: Mapping[str, Any] = options
-        cures = _cures() if LAUNCH in os.environ else None
+        cures = _cures() if asked.is_launched() else None
         if cures is not None:
             (_, *given), named = cures.loader_arguments(construct, (self, *arguments), options)
         construct(self, *given, **named)
 
-    @functools.wraps(following)
+    @between(following)
     def next_batch(self: Any) -> Any:
         watched = _state.watched if _state.begun else None
-        return following(self) if watched is None else watched.next_batch(self, following)
+        waiting = None
+        with contained:
+            waiting = watched.waits(self) if watched is not None else None
+        if waiting is None:
+            return following(self)
+        try:
+            batch = following(self)
+        except BaseException as error:
+            with contained:
+                waiting.took_none(error)
+            raise
+        with contained:
+            waiting.took(batch)
+        return batch
 
-    @functools.wraps(make)
+    @between(make)
     def get_iterator(self: Any) -> Any:
         since = monotonic_ns()
         made = make(self)
-        if _state.begun and _state.watched is not None:
-            _state.watched.made(made, since)
+        with contained:
+            if _state.begun and _state.watched is not None:
+                _state.watched.made(made, since)
         return made
 
     iterator.__next__ = next_batch
@@ -338,12 +317,14 @@ def _patch_loader(module: Any) -> None:
 def _patch_saving(module: Any) -> None:
     save = module.save
 
-    @functools.wraps(save)
-    def watched_save(*arguments: Any, **options: Any) -> None:
+    @between(save)
+    def watched_save(*arguments: Any, **options: Any) -> Any:
         since = monotonic_ns()
-        save(*arguments, **options)
-        if _state.begun and _state.watched is not None:
-            _state.watched.saved(arguments[1] if len(arguments) > 1 else options.get("f"), since)
+        made = save(*arguments, **options)
+        with contained:
+            if _state.begun and _state.watched is not None:
+                _state.watched.saved(arguments[1] if len(arguments) > 1 else options.get("f"), since)
+        return made
 
     module.save = watched_save
     # Where torch is loaded already, it has a name of its own for it.
@@ -358,12 +339,15 @@ def _patch_optimizers(module: Any) -> None:
 
 def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
+    if alone.called:
+        alone.forget_called()
     if not (_alone.over or _state.begun or _early.knows_modules):
         import torch
 
         if not torch.compiler.is_compiling():
-            _early.note(early_end.STEPPED)
-            _alone.stepped(optimizer)
+            with contained:
+                _early.note(early_end.STEPPED)
+                _alone.stepped(optimizer)
 
 
 def _trains_alone() -> None:
@@ -375,7 +359,7 @@ def _trains_alone() -> None:
 
 _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
     "torch.distributed.distributed_c10d": _patch_groups,
-    "torch.nn.parallel.distributed": _patch_ddp,
+    _DDP: _patch_ddp,
     "torch._dynamo.eval_frame": _patch_compiled,
     "torch.utils.data.dataloader": _patch_loader,
     "torch.serialization": _patch_saving,
@@ -384,12 +368,13 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def _forward(ddp: Any, given: Any) -> None:
-    if not (_state.begun and _early.called):
-        _early.note(early_end.CALLED)
-        if _watched() is not None:
-            _begins()
-    if _state.watched is not None:
-        _state.watched.forward(ddp, given)
+    with contained:
+        if not (_state.begun and _early.called):
+            _early.note(early_end.CALLED)
+            if _watched() is not None:
+                _begins()
+        if _state.watched is not None:
+            _state.watched.forward(ddp, given)
 
 
 def _begins() -> None:

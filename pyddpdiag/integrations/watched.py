@@ -21,12 +21,15 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 import pyddpdiag
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.alone import at_next_step
+from pyddpdiag.integrations.contained import contained
+from pyddpdiag.integrations.identities import Identities
 from pyddpdiag.integrations.recorded_training import Session
+from pyddpdiag.integrations.waiting import Waiting
 from pyddpdiag.output import say
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.callers import maker
-from pyddpdiag.record.hooks import TimedHook
+from pyddpdiag.record.hooks import ScriptsHook, TimedHook
 from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recorder import Recorder
@@ -84,8 +87,7 @@ class Watched:
         self._options = options
         self.session: Session | None = None
         """The recorder that this opened; None: not yet, or the script has its own."""
-        # Plain sets of references that leave them: all of this is asked in every step.
-        self._seen: set[weakref.ref[DistributedDataParallel]] = set()
+        self._seen: Identities[DistributedDataParallel] = Identities()
         self._loader: weakref.ref[Any] | None = None
         self._trained_on: tuple[weakref.ref[Any], int] | None = None  # an iterator, and how far it had come
         self._thread = threading.get_ident()
@@ -93,11 +95,12 @@ class Watched:
         self._by_batches = False  # the open step began with a batch
         self._trains_on: weakref.ref[Any] | None = None  # the iterator whose batch it was
         self._made: tuple[weakref.ref[Any], int, int] | None = None  # an iterator, and since and until when
-        self._optimizers: set[weakref.ref[Optimizer]] = set()  # that step in every step
-        self._stepped: set[weakref.ref[Optimizer]] = set()  # in the open step
+        # By their ids, as all of this is asked in every step, and some classes have no hash.
+        self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # that step in every step
+        self._stepped: set[int] = set()  # of these, in the open step
         # Modules whose forward pass nobody has seen, with the optimizer steps that had gradients of theirs.
-        self._uncalled: dict[weakref.ref[DistributedDataParallel], int] = {}
-        self._passed_by: set[weakref.ref[DistributedDataParallel]] = set()  # recorded all the same
+        self._uncalled: Identities[DistributedDataParallel] = Identities()
+        self._passed_by: Identities[DistributedDataParallel] = Identities()  # recorded all the same
         self._alone = False  # no module is there
         self._hears_optimizers = False
         self._begun_by: DistributedDataParallel | None = None
@@ -113,7 +116,7 @@ class Watched:
             # What this rank trained alone before was to prepare this training, and the others have no such steps.
             self.session.discard()
             self.session, self._alone = None, False
-        self._uncalled[weakref.ref(ddp, self._uncalled.pop)] = 0
+        self._uncalled.add(ddp)
         self._framework = self._framework or maker(sys._getframe())
         self._hear_optimizers()
 
@@ -133,10 +136,16 @@ class Watched:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
         # DDP itself looks only at this, and never at `training`.
         may_train = torch.is_grad_enabled()
-        if may_train and weakref.ref(ddp) not in self._seen:
-            self._uncalled.pop(weakref.ref(ddp), None)
-            self._seen.add(weakref.ref(ddp, self._seen.discard))
-            self._attach(ddp, given)
+        if may_train and ddp not in self._seen:
+            self._uncalled.discard(ddp)
+            self._seen.add(ddp)
+            try:
+                self._attach(ddp, given)
+            except Exception as error:
+                # Other ranks may sum this module's buckets in a way that DDP's own would wait for in vain.
+                if self.cures is not None:
+                    contained.let_pass(error)
+                raise
         marks = self._loop()
         if marks is None:
             return
@@ -189,39 +198,26 @@ class Watched:
 
     def timed(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook that the script registers, with the probes around it; our own ones as they are."""
-        if hook in _OURS or isinstance(hook, (TimedHook, RecorderHook)):
+        if any(hook is ours for ours in _OURS) or isinstance(hook, (TimedHook, RecorderHook)):
             return hook
         try:
-            return pyddpdiag.timed(hook, self._open())
+            return ScriptsHook(hook, self._open())
         except _FAILURES as error:
             self._cannot(error)
             return hook
 
-    def next_batch(self, loader: object, take: Callable[[Any], Any]) -> Any:
-        """The loop gets a batch from an iterator of a DataLoader, which `take` takes; returns it."""
+    def waits(self, loader: object) -> Waiting | None:
+        """The loop begins to wait for a batch from an iterator of a DataLoader; None: that is not watched."""
         marks, session = self._loop(), self.session
         if marks is None or session is None:
-            return take(loader)
+            return None
         same = self._loader is not None and self._loader() is loader
         self._loader = weakref.ref(loader)
         since = self._made_since(loader) if self._made is not None else 0
         marks.waits(again=same, since_ns=since)
         evaluations = None if torch.is_grad_enabled() else session.recorder.modules.training.evaluations
-        waits_since = since or monotonic_ns()
-        try:
-            batch = take(loader)
-        except BaseException as error:
-            marks.forget()
-            if isinstance(error, StopIteration):
-                if evaluations is not None:
-                    evaluations.ended(loader)
-                if self._trains_on is not None and self._trains_on() is loader:
-                    marks.epoch_ended()
-            raise
-        marks.batch()
-        if evaluations is not None:
-            evaluations.took(loader, batch, waits_since)
-        return batch
+        trains = self._trains_on is not None and self._trains_on() is loader
+        return Waiting(loader, marks, evaluations, since or monotonic_ns(), trains)
 
     def saved(self, target: object, since_ns: int) -> None:
         """The script saved something with `torch.save`, from `since_ns` on."""
@@ -254,7 +250,7 @@ class Watched:
             recorder.attach(given, **path)
         except _FAILURES as error:
             if path.keys() - {"trial"}:
-                raise  # other ranks may sum this module's buckets in a way that DDP's own would wait for in vain
+                raise  # with cures, it ends the training
             self._cannot(error)
         else:
             if self.cures is not None:
@@ -299,7 +295,7 @@ class Watched:
             recorder = self.session.recorder
             self._process = os.getpid()
             # After the note how the process ended, which has priority 0. Processes of multiprocessing run this, too.
-            util.Finalize(None, self.session.close, exitpriority=-1)
+            util.Finalize(None, _closes, (self.session,), exitpriority=-1)
         elif self.session is None:
             self.left_alone = f"the script has a recorder of its own, of '{recorder.folder}'"
         return recorder
@@ -311,15 +307,14 @@ class Watched:
         trained = {
             id(one) for group in optimizer.param_groups for one in group["params"] if one.grad is not None
         }
-        for one, steps in self._uncalled.copy().items():
-            ddp = one()
-            if ddp is None or not any(id(parameter) in trained for parameter in ddp.parameters()):
+        for ddp, steps in self._uncalled.items():
+            if not any(id(parameter) in trained for parameter in ddp.parameters()):
                 continue
-            self._uncalled[one] = steps + 1
+            self._uncalled.add(ddp, steps + 1)
             if steps + 1 < STEPS_PAST_IT:
                 continue
-            del self._uncalled[one]
-            self._seen.add(weakref.ref(ddp, self._seen.discard))
+            self._uncalled.discard(ddp)
+            self._seen.add(ddp)
             if ddp._comm_hooks or is_attached(ddp):
                 continue  # the script's own
             at_next_step(optimizer, partial(self._attach_passed_by, weakref.ref(ddp)))
@@ -333,30 +328,35 @@ class Watched:
         except _FAILURES as error:
             self._cannot(error)
         else:
-            self._passed_by.add(weakref.ref(ddp, self._passed_by.discard))
+            self._passed_by.add(ddp)
 
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        with contained:
+            self._steps(optimizer)
+
+    def _steps(self, optimizer: Optimizer) -> None:
         if self._uncalled:
             self._look_for_uncalled(optimizer)
         marks = self._loop()
         if marks is not None:
             self._begun_by = None
-            one = weakref.ref(optimizer, self._optimizer_gone)
+            one = id(optimizer)
             if one in self._stepped:
                 # It steps more often than the others, which then tell nothing of the end of a step.
-                self._optimizers = self._stepped.copy()
-            self._optimizers.add(one)
+                self._optimizers = {each: self._optimizers[each] for each in self._stepped}
+            if one not in self._optimizers:
+                self._optimizers[one] = weakref.ref(optimizer, partial(self._optimizer_gone, one))
             self._stepped.add(one)
             if marks.open:
                 marks.begin()  # in which an optimizer steps: no evaluation
-            if not self._by_batches and self._optimizers <= self._stepped:
+            if not self._by_batches and self._optimizers.keys() <= self._stepped:
                 marks.end()
             if (self._passed_by or self._alone) and not marks.open:
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
 
-    def _optimizer_gone(self, one: weakref.ref[Optimizer]) -> None:
-        self._optimizers.discard(one)
+    def _optimizer_gone(self, one: int, _: weakref.ref[Optimizer]) -> None:
+        self._optimizers.pop(one, None)
         self._stepped.discard(one)
 
     def _loop(self) -> LoopMarks | None:
@@ -372,6 +372,11 @@ class Watched:
             self.left_alone = str(error)
             rank = dist.get_rank() if dist.is_initialized() else "?"
             say(f"pyddpdiag run: rank {rank}: a DDP module is left alone: {error}", sys.stderr)
+
+
+def _closes(session: Session) -> None:
+    with contained:
+        session.close()
 
 
 def _not_gloo(ddp: DistributedDataParallel) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from contextlib import suppress
 from typing import Any
 
 from pyddpdiag import _native
@@ -25,7 +26,8 @@ class CollectorWatch:
         """Stop watching. May be called again."""
         if self._core is not None:
             self._core = None
-            gc.callbacks.remove(self._note)
+            with suppress(ValueError):  # a script may have cleared the list
+                gc.callbacks.remove(self._note)
 
     def _note(self, phase: str, _: dict[str, Any]) -> None:
         now = time.monotonic_ns()

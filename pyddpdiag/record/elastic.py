@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyddpdiag.model.attempts import numbered, numbers
+from pyddpdiag.start import environment
 from pyddpdiag.system import processes
 
 # With this id, the default, two launches cannot be distinguished.
@@ -17,7 +18,7 @@ _NO_ID = "none"
 
 def restarts() -> int:
     """How often the launcher has restarted this process's ranks; 0 also where no such launcher started them."""
-    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    count = environment.get("TORCHELASTIC_RESTART_COUNT")
     return int(count) if count.isascii() and count.isdigit() else 0
 
 
@@ -29,7 +30,7 @@ def attempt_in(named: Path) -> int:
     by traces of the same launch.
     """
     count = restarts()
-    launch = os.environ.get("TORCHELASTIC_RUN_ID", _NO_ID)
+    launch = environment.get("TORCHELASTIC_RUN_ID", _NO_ID)
     if count == 0 and (launch == _NO_ID or not _holds_this_launch(named)):
         return 0
     taken: list[int] = []
@@ -61,7 +62,7 @@ def _holds_this_launch(folder: Path) -> bool:
     A launch without an id of its own is known, once it restarts its ranks, by the launcher: this process's parent,
     which is older than all of its ranks.
     """
-    launch = os.environ.get("TORCHELASTIC_RUN_ID", _NO_ID)
+    launch = environment.get("TORCHELASTIC_RUN_ID", _NO_ID)
     launcher = processes.find(os.getppid()) if launch == _NO_ID and restarts() else None
     since = launcher.started_s if launcher is not None else None
     for sidecar in folder.glob("rank_*.json"):

@@ -6,6 +6,7 @@ DDP inspects a hook's annotations and does not accept strings: no `from __future
 import atexit
 import sys
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -148,20 +149,58 @@ class TimedHook(registered.Probed):
         def run() -> Any:
             future = self._hook(state, bucket)
             if not isinstance(future, torch._C.Future):
-                raise UsageError(
-                    f"the communication hook {self._name} returned {type(future).__name__}, not a "
-                    "torch.futures.Future.",
-                    hint="return dist.all_reduce(..., async_op=True).get_future().then(...).",
-                )
+                raise self._not_a_future(future)
             await_at_exit(future)
             return future
 
         core = (self._recorder if self._recorder is not None else _current()).core
         return _native.timed_foreign(core, bucket, run)
 
+    def _not_a_future(self, returned: object) -> Exception:
+        return UsageError(
+            f"the communication hook {self._name} returned {type(returned).__name__}, not a torch.futures.Future.",
+            hint="return dist.all_reduce(..., async_op=True).get_future().then(...).",
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has a copy of the recorder."""
         return (TimedHook, (self._hook, self._recorder))
+
+
+class ScriptsHook(TimedHook):
+    """One that a script registered as it is, and that we put the probes around: it looks like the script's.
+
+    DDP has accepted it. What DDP says of what it returns, and its name in DDP's log, are as without the probes; a
+    copy is the script's hook.
+    """
+
+    def __init__(self, hook: Callable[..., Any], recorder: Recorder) -> None:
+        super().__init__(hook, recorder)
+        self.__name__, self.__qualname__ = hook.__name__, hook.__qualname__
+
+    def _not_a_future(self, returned: object) -> Exception:
+        return _NotAFuture(returned)
+
+    def __call__(
+        self,
+        state: Any,
+        bucket: dist.GradBucket,  # type: ignore[name-defined]
+    ) -> torch.futures.Future[torch.Tensor]:
+        """Runs the hook on a bucket, and returns whatever it does."""
+        try:
+            return super().__call__(state, bucket)
+        except _NotAFuture as error:
+            return error.returned  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Also where it is unpickled without pyddpdiag.
+        return (itemgetter(0), ((self._hook,),))
+
+
+class _NotAFuture(Exception):  # noqa: N818
+    def __init__(self, returned: Any) -> None:
+        super().__init__()
+        self.returned = returned
 
 
 def _timed(

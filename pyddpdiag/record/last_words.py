@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -27,12 +29,16 @@ def arrange(rank: int, folder: Path, note: Callable[[BaseException], None]) -> N
         return
     before = sys.excepthook
 
+    @functools.wraps(before)
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
-        note(error)
-        text = words(error, rank, folder)
-        if text:
-            say(text, sys.stderr)
+        # Python would print a traceback of what is raised here.
+        with suppress(Exception):
+            note(error)
+        with suppress(Exception):
+            text = words(error, rank, folder)
+            if text:
+                say(text, sys.stderr)
 
     sys.excepthook = show
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -48,7 +49,7 @@ def name_of(file: str) -> str:
     """A file of own code, relative to the script's folder; empty: it is not own code."""
     if file.startswith("<"):
         return ""
-    path = Path(file).absolute()
+    path = _absolute(file)
     # As text, which is quicker: many files come up when the first looks are taken.
     if _key(path).startswith(_installed()):
         return ""
@@ -75,6 +76,17 @@ def _installed() -> tuple[str, ...]:
 
 
 def _bases() -> tuple[Path, ...]:
-    """The script's folder, and that in which it was started."""
+    """The script's folder, and the working folder, which may be gone."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    return (*([Path(script).absolute().parent] if script else ()), Path.cwd())
+    bases = [_absolute(script).parent] if script else []
+    with suppress(OSError):
+        bases.append(Path.cwd())
+    return tuple(bases)
+
+
+def _absolute(file: str) -> Path:
+    """As it is, where the working folder is gone."""
+    try:
+        return Path(file).absolute()
+    except OSError:
+        return Path(file)

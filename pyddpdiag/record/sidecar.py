@@ -29,7 +29,7 @@ from pyddpdiag.record.debugging import Debugging
 from pyddpdiag.record.interface_traffic import InterfaceTraffic
 from pyddpdiag.record.owners_file import LAST_S, replace_file
 from pyddpdiag.record.training import TrainingWatch
-from pyddpdiag.start import marks
+from pyddpdiag.start import environment, marks
 from pyddpdiag.system import processes
 from pyddpdiag.system.clock import monotonic_ns
 
@@ -124,7 +124,11 @@ class Sidecar:
             cores=_cores(),
             machine_cores=os.cpu_count() or 0,
             build_config=_native.build_config(),
-            environment={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            environment={
+                name: environment.get(name)
+                for name in _ENVIRONMENT
+                if environment.get(name) or name in os.environ
+            },
             clock=core.clock(),
             interfaces=interface_facts.found(),
             start_up=marks.take(),

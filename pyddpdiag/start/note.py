@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pyddpdiag.start import environment
 from pyddpdiag.system.clock import clock_identity, monotonic_ns
 from pyddpdiag.system.replaced_files import replace as replace_file
 
@@ -54,9 +55,10 @@ class StartNote:
     error: str = ""
 
 
-def place_of(folder: Path, rank: int, environ: Mapping[str, str] = os.environ) -> Path:
+def place_of(folder: Path, rank: int, environ: Mapping[str, str] | None = None) -> Path:
     """Where a rank's note lies: after a restart by torchrun below the run's folder, as its trace will."""
-    restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    get = environment.get if environ is None else environ.get
+    restarts = get("TORCHELASTIC_RESTART_COUNT", "")
     below = restarts if restarts.isascii() and restarts.isdigit() and int(restarts) else ""
     return (folder / f"attempt-{below}" if below else folder) / f"rank_{rank}{SUFFIX}"
 

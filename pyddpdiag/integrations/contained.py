@@ -1,0 +1,68 @@
+"""The one guard around all that torch calls of ours: an error of ours never reaches the training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from pyddpdiag.output import say
+
+
+class _Contained:
+    """`with contained:` ends where an exception is raised within it, and goes on after it.
+
+    The first one of a process is said in a line. One that a script's signal handler raises is the script's, wherever
+    it strikes. Entered in every step, so there is no state in it.
+    """
+
+    def __init__(self) -> None:
+        self._said = False
+        self._passes: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            return False
+        if not isinstance(error, Exception) or error is self._passes or _by_handler(trace):
+            return False
+        if not self._said:
+            self._said = True
+            with suppress(Exception):
+                rank = os.environ.get("RANK", "?")
+                say(f"pyddpdiag run: rank {rank}: not all is recorded: {_described(error)}", sys.stderr)
+        return True
+
+    def let_pass(self, error: Exception) -> None:
+        """Lets an error end the training after all: to go on would be worse."""
+        self._passes = error
+
+
+contained: Final = _Contained()
+
+
+def _by_handler(trace: TracebackType | None) -> bool:
+    handlers = {getattr(signal.getsignal(each), "__code__", None) for each in signal.valid_signals()} - {None}
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _described(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = (
+        f", at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
+    )
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,85 @@
+"""Steps of a script's optimizers, whose classes may compare by value."""
+
+from __future__ import annotations
+
+import gc
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from pyddpdiag.integrations.identities import Identities
+from pyddpdiag.integrations.watched import Watched
+
+
+class ByValue(torch.optim.SGD):
+    """One without a hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ByValue) and self.defaults == other.defaults
+
+
+class Marks:
+    """Counts steps."""
+
+    open = True
+    ended = 0
+
+    def begin(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+def watched_with(marks: object) -> Any:
+    watched: Any = Watched(None, {})
+    watched._process = os.getpid()
+    watched.session = SimpleNamespace(
+        steps=marks, recorder=SimpleNamespace(core=SimpleNamespace(closed=False))
+    )
+    return watched
+
+
+def optimizer() -> ByValue:
+    return ByValue([torch.nn.Parameter(torch.ones(1))], 0.1)
+
+
+def test_a_step_ends_with_the_last_of_its_optimizers() -> None:
+    marks = Marks()
+    watched, one, other = watched_with(marks), optimizer(), optimizer()
+    for each, ended in ((one, 1), (other, 2)):
+        watched._optimizer_stepped(each)
+        assert marks.ended == ended
+    watched._stepped.clear()  # a pass begins
+    watched._optimizer_stepped(one)
+    assert marks.ended == 2
+    watched._optimizer_stepped(other)
+    assert marks.ended == 3
+    watched._stepped.clear()
+    watched._optimizer_stepped(one)
+    watched._optimizer_stepped(one)  # more often than the other
+    assert marks.ended == 4 and list(watched._optimizers) == [id(one)]
+    del one, each
+    gc.collect()
+    assert not watched._optimizers and not watched._stepped
+
+
+def test_an_error_of_ours_ends_no_step_of_an_optimizer() -> None:
+    watched_with(None)._optimizer_stepped(optimizer())
+
+
+def test_a_set_by_identity_needs_no_hash_and_keeps_nothing_alive() -> None:
+    known: Identities[ByValue] = Identities()
+    one, other = optimizer(), optimizer()
+    known.add(one)
+    assert one in known and other not in known
+    known.add(one, 2)
+    assert known.items() == [(one, 2)] and len(known) == 1
+    del one
+    gc.collect()
+    assert not known
+    known.add(other)
+    known.discard(other)
+    assert not known
