@@ -237,6 +237,7 @@ void bind_recorder(py::module_& module) {
             },
             py::arg("reducer"));
     module.def("weight_marks", &weight_marks, py::arg("tensors"));
+    module.def("are_without_gradients", &are_without_gradients, py::arg("parameters"));
     module.def("mark_of_values", &mark_of_values, py::arg("tensor"), py::arg("most"), py::arg("mark"));
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")

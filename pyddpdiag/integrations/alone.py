@@ -36,9 +36,7 @@ class AloneWatch:
 
     def _stepped(self, optimizer: Any) -> None:
         begun = _collectives_begun()
-        if begun is None or all(
-            one.grad is None for group in optimizer.param_groups for one in group["params"]
-        ):
+        if begun is None or not _has_gradients(optimizer):
             return
         before, self._begun = self._begun, begun
         if before is None:
@@ -60,6 +58,13 @@ def at_next_step(optimizer: Any, call: Callable[[], None]) -> None:
     """
     waits = [call]
     optimizer.register_step_post_hook(lambda *_: waits.pop()() if waits else None)
+
+
+def _has_gradients(optimizer: Any) -> bool:
+    from pyddpdiag.record.unseen import unseen
+
+    with unseen():
+        return any(one.grad is not None for group in optimizer.param_groups for one in group["params"])
 
 
 def _collectives_begun() -> int | None:
