@@ -31,6 +31,7 @@ Python_add_library(
   _native MODULE WITH_SOABI
   ${PROJECT_SOURCE_DIR}/csrc/python/module.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_build.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/bind_calls.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_flatten.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_lanes.cpp

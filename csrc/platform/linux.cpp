@@ -13,6 +13,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "platform/beside.hpp"
 #include "platform/platform.hpp"
 
 namespace ddpdiag::platform {
@@ -85,13 +86,20 @@ bool set_thread_name(const std::string& name) {
     return ::pthread_setname_np(::pthread_self(), name.substr(0, length).c_str()) == 0;
 }
 
-void enter_background(const std::string& name) noexcept {
+BlockedSignals::BlockedSignals() noexcept {
     sigset_t signals{};
     ::sigfillset(&signals);
-    for (const int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP}) {
+    for (const int fault : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP}) {
         ::sigdelset(&signals, fault);
     }
-    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    ::pthread_sigmask(SIG_BLOCK, &signals, &before_);
+}
+
+BlockedSignals::~BlockedSignals() {
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void enter_background(const std::string& name) noexcept {
     set_thread_name(name);
     // On Linux a thread has a nice value of its own.
     constexpr int nice = 10;

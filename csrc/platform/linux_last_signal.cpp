@@ -80,13 +80,17 @@ void write_note(int signal) noexcept {
     ::close(file);
 }
 
-// The system has put the default action back. A fault, and abort(), come again by themselves; what was sent has to be
-// sent again.
+// Whether the instruction that did it does it again. What a process, a terminal or a limit sent comes once.
+bool comes_again(int signal, const siginfo_t& info) noexcept {
+    return info.si_code > 0 && (signal == SIGSEGV || signal == SIGFPE || signal == SIGILL);
+}
+
+// The system has put the default action back.
 void on_signal(int signal, siginfo_t* info, void* /*context*/) {
     const int error = errno;
     write_note(signal);
     errno = error;
-    if (info->si_code <= 0) {
+    if (!comes_again(signal, *info)) {
         ::raise(signal);
     }
 }

@@ -80,7 +80,8 @@ bool has(const Action& action, unsigned flag) noexcept {
 
 // Does what would have happened without our handler.
 void pass_on(Action& before, int signal, siginfo_t* info, void* context) noexcept {
-    const bool sent = info->si_code <= 0;
+    // Of memory that broke where nobody was reading it, the system tells but once.
+    const bool sent = info->si_code <= 0 || info->si_code == BUS_MCEERR_AO;
     const bool takes_info = has(before, SA_SIGINFO);
     const bool is_default = !takes_info && before.sa_handler == SIG_DFL;
     const bool is_ignored = !takes_info && before.sa_handler == SIG_IGN;

@@ -99,8 +99,8 @@ private:
 // Names the calling thread; Linux keeps the first 15 bytes. Returns false if the system does not keep names.
 bool set_thread_name(const std::string& name);
 
-// For a thread that works beside the program: names it, gives way to others (Linux: nice 10; Windows: below normal) and
-// leaves the process's signals to the program's threads. Faults still reach their handlers.
+// For a thread that works beside the program (beside.hpp): names it, and gives way to others (Linux: nice 10; Windows:
+// below normal).
 void enter_background(const std::string& name) noexcept;
 
 // Size of the largest cache that a core can use, as the system reports it; 0 if it does not.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "platform/beside.hpp"
 #include "platform/platform.hpp"
 
 namespace ddpdiag::platform {
@@ -275,6 +276,9 @@ bool set_thread_name(const std::string& name) {
     static auto* const set = optional_function<HRESULT WINAPI(HANDLE, PCWSTR)>("SetThreadDescription");
     return set != nullptr && set(::GetCurrentThread(), utf16(name).c_str()) >= 0;
 }
+
+BlockedSignals::BlockedSignals() noexcept = default;
+BlockedSignals::~BlockedSignals() = default;
 
 void enter_background(const std::string& name) noexcept {
     set_thread_name(name);

@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include "platform/beside.hpp"
 #include "platform/last_signal.hpp"
 #include "python/bindings.hpp"
 
@@ -136,7 +136,7 @@ void look_before_terminate() {
         return;
     }
     auto done = std::make_shared<std::promise<void>>();
-    std::thread([done] {
+    platform::start_beside([done] {
         const py::gil_scoped_acquire gil;
         try {
             last_look()();
@@ -237,6 +237,7 @@ void bind_recorder(py::module_& module) {
             },
             py::arg("reducer"));
     module.def("weight_marks", &weight_marks, py::arg("tensors"));
+    module.def("are_without_gradients", &are_without_gradients, py::arg("parameters"));
     module.def("mark_of_values", &mark_of_values, py::arg("tensor"), py::arg("most"), py::arg("mark"));
 
     py::class_<Recorder, std::shared_ptr<Recorder>>(module, "Recorder")

@@ -8,6 +8,7 @@ namespace ddpdiag::python {
 namespace py = pybind11;
 
 void bind_build(py::module_& module);
+void bind_calls(py::module_& module);
 void bind_recorder(py::module_& module);
 void bind_shared(py::module_& module);
 void bind_sockets(py::module_& module);

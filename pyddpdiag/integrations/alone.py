@@ -42,9 +42,7 @@ class AloneWatch:
 
     def _stepped(self, optimizer: Any) -> None:
         begun = _collectives_begun()
-        if begun is None or all(
-            one.grad is None for group in optimizer.param_groups for one in group["params"]
-        ):
+        if begun is None or not _has_gradients(optimizer):
             return
         before, self._begun = self._begun, begun
         if before is None:
@@ -92,6 +90,13 @@ class _Once:
         # In a copy of the optimizer, read perhaps where pyddpdiag is not, a harmless type that takes a hook's
         # three arguments.
         return (type, (slice(None),))
+
+
+def _has_gradients(optimizer: Any) -> bool:
+    from pyddpdiag.record.unseen import unseen
+
+    with unseen():
+        return any(one.grad is not None for group in optimizer.param_groups for one in group["params"])
 
 
 def _collectives_begun() -> int | None:

@@ -20,6 +20,7 @@ from pyddpdiag.ranks.interrupts import leave_to_launcher
 from pyddpdiag.ranks.lifetime import Assignment, run_rank
 from pyddpdiag.ranks.session import Session
 from pyddpdiag.system.frames import main_frame
+from pyddpdiag.system.threads import start_beside
 
 #: The only order that a launcher gives: report your stacks.
 LOCATE = "locate"
@@ -55,7 +56,8 @@ def main(assignment: Assignment, job: Callable[[Session], object], lines: Lines)
     leave_to_launcher()
     rank = assignment.place.rank
     tell = Teller(lines.events)
-    threading.Thread(target=_watch, args=(rank, lines, tell), name="pyddpdiag-watch", daemon=True).start()
+    watch = threading.Thread(target=_watch, args=(rank, lines, tell), name="pyddpdiag-watch", daemon=True)
+    start_beside(watch)
     try:
         result = run_rank(assignment, job, tell)
     except BaseException as error:

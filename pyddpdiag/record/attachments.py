@@ -20,6 +20,7 @@ from pyddpdiag.record.ddp_modules import unwrapped
 from pyddpdiag.record.frozen import thawed
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
+from pyddpdiag.record.unseen import unseen
 
 
 class Trial(Protocol):
@@ -65,7 +66,8 @@ def attach(
     Raises:
         AlreadyAttachedError: the module has a communication hook, or an open recorder.
     """
-    description = ddp_modules.describe(given)
+    with unseen():
+        description = ddp_modules.describe(given)
     ddp = unwrapped(given)
     require_gloo(ddp, recorder.rank)
     known = _attached.get(ddp)
@@ -120,7 +122,8 @@ def detach(recorder: Recording, given: object) -> None:
     Raises:
         UsageError: no recorder is attached to the module.
     """
-    description = ddp_modules.describe(given)
+    with unseen():
+        description = ddp_modules.describe(given)
     ddp = unwrapped(given)
     known = _attached.get(ddp)
     ours = registered.find(ddp) if known is None else None

@@ -7,15 +7,22 @@ from contextlib import contextmanager
 
 import torch
 
+from pyddpdiag.record.unseen import unseen
+
 
 @contextmanager
 def thawed(parameters: Iterable[torch.Tensor]) -> Iterator[None]:
     """While it lasts, all of them require gradients: a frozen one has no accumulator that could be watched."""
-    frozen = [one for one in parameters if not one.requires_grad]
+    with unseen():
+        frozen = [one for one in parameters if not one.requires_grad]
     try:
-        for one in frozen:
-            one.requires_grad_(True)
+        _set(frozen, requires_grad=True)
         yield
     finally:
-        for one in frozen:
-            one.requires_grad_(False)
+        _set(frozen, requires_grad=False)
+
+
+def _set(parameters: Iterable[torch.Tensor], *, requires_grad: bool) -> None:
+    with unseen():
+        for one in parameters:
+            one.requires_grad_(requires_grad)

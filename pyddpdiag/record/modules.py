@@ -23,6 +23,7 @@ from pyddpdiag.record import ddp_modules, gpu
 from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
 from pyddpdiag.record.training import TrainingWatch
+from pyddpdiag.record.unseen import unseen
 
 NEVER_USED: Final = 64
 """How many unused parameters are named at most."""
@@ -69,6 +70,10 @@ class Modules:
 
     def add(self, description: ddp_modules.Description) -> _native.Module:
         """Makes a module known; `write_sidecar` then names it."""
+        with unseen():
+            return self._add(description)
+
+    def _add(self, description: ddp_modules.Description) -> _native.Module:
         module = self._core.add_module(
             description.group, description.parameters, description.names, description.reducer
         )
@@ -92,7 +97,9 @@ class Modules:
         ddp = ddp_modules.find(parameters)
         if ddp is not None:
             require_gloo(ddp, self._rank)
-            self.add(ddp_modules.describe(ddp))
+            with unseen():
+                description = ddp_modules.describe(ddp)
+            self.add(description)
 
     def set_recorded_by(self, name: str, launch: Launch | None = None, framework: str = "") -> None:
         """What made the recorder, if not the script (`model.sidecar.Sidecar`); the next sidecar tells it."""

@@ -26,6 +26,7 @@ from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.stepping import Link, Stepping
+from pyddpdiag.record.unseen import unseen
 
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
@@ -123,7 +124,8 @@ class Optimizers:
             if watch is None or watch._failed or os.getpid() != process:
                 return
             try:
-                method(watch, optimizer)
+                with unseen():
+                    method(watch, optimizer)
             except Exception:
                 watch._failed = True
 

@@ -57,7 +57,7 @@ class PassLooks:
         some = [one for one in (ref() for ref in self._some) if one is not None]
         if not some:
             return None
-        fresh = all(one.grad is None or not bool(one.grad.any()) for one in some)
+        fresh = _native.are_without_gradients(some)
         self.note(Begun(fresh, local, _native.weight_marks(some[:1])[0] if fresh else None))
         return fresh
 

@@ -6,13 +6,13 @@ do not come this way.
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -24,6 +24,7 @@ from pyddpdiag.model.reductions import CALLS, GROUPS, LETTERS, ReductionKind, Re
 from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.callers import Callers
 from pyddpdiag.record.script_lines import line_of_frame
+from pyddpdiag.record.unseen import unseen
 
 _METHODS: Final = {
     "allreduce": "all_reduce",
@@ -145,7 +146,7 @@ def _watch(watch: ReductionWatch) -> None:
         own = dist.ProcessGroup.__dict__.get(method)
         if own is None or (method in _replaced and own is _replaced[method][1]):
             continue
-        ours = _noting(getattr(dist.ProcessGroup, method), operation)
+        ours = _native.looked_at(dist.ProcessGroup, method, partial(_look, operation))
         _replaced[method] = (own, ours)
         setattr(dist.ProcessGroup, method, ours)
 
@@ -162,26 +163,22 @@ def _leave(watch: ReductionWatch) -> None:
             del _replaced[method]
 
 
-def _noting(own: Any, operation: str) -> Any:
-    @functools.wraps(own)
-    def call(group: Any, *arguments: Any, **options: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return own(group, *arguments, **options)  # the compiler cannot follow the rest, and fails
-        # Whatever the arguments are like: it is torch's to complain.
-        with suppress(Exception):
-            op, tensors = _described((*arguments, *options.values()))
-            dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
-            name = group.group_name
-            for one in _watches:
-                if (watch := one()) is not None:
-                    watch.note_caller(name, operation, sum(one.nbytes for one in tensors))
-                    if operation in _REDUCE:
-                        watch.note(name, operation, op, dtype)
-                    if watch.again.due and operation == "all_reduce":
-                        watch.again.reduces(tensors, op, dist.get_process_group_ranks(group))
-        return own(group, *arguments, **options)
-
-    return call
+def _look(operation: str, group: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """At a call of one of them."""
+    if torch.compiler.is_compiling():
+        return  # the compiler cannot follow the rest, and fails
+    # Whatever the arguments are like: it is torch's to complain.
+    with suppress(Exception), unseen():
+        op, tensors = _described((*arguments, *options.values()))
+        dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
+        name = group.group_name
+        for one in _watches:
+            if (watch := one()) is not None:
+                watch.note_caller(name, operation, sum(one.nbytes for one in tensors))
+                if operation in _REDUCE:
+                    watch.note(name, operation, op, dtype)
+                if watch.again.due and operation == "all_reduce":
+                    watch.again.reduces(tensors, op, dist.get_process_group_ranks(group))
 
 
 def _described(arguments: tuple[Any, ...]) -> tuple[str, list[torch.Tensor]]:

@@ -53,7 +53,7 @@ class SetUp:
         """Says where the rank is, once it is known which rank it is."""
         self._stays: dict[tuple[str, str], _Stay] = {}
         self.begin()
-        self._thread = SideThread("pyddpdiag set-up", self._watch)
+        self._thread = SideThread("pyddpdiag set-up", self._watch, rests_at_forks=True)
 
     @property
     def is_here(self) -> bool:
@@ -62,6 +62,7 @@ class SetUp:
 
     def joins(self) -> None:
         """Notes at which line the rank mostly was before it joins its process group."""
+        self._thread.go_on()
         self._note_line("before_group_line")
 
     def begin(self) -> None:
@@ -71,6 +72,7 @@ class SetUp:
 
     def makes_module(self) -> None:
         """Notes how long the rank waited for others since it has its group, and its most frequent line otherwise."""
+        self._thread.go_on()
         if self._seen_ns:
             marks.keep("set_up_seen_ns", self._seen_ns)
             marks.keep("set_up_waited_ns", self._waited_ns)

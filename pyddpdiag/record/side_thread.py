@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+
+from pyddpdiag.system.threads import start_beside
 
 _LEAVE_S = 1.0
+_REST_S = 0.2
+"""A fork waits no longer for a thread that is looking."""
 
 
 class Over:
@@ -50,17 +59,71 @@ class SideThread:
     Args:
         name: of the thread.
         run: takes this object's `over`; what it raises must not leave it.
+        rests_at_forks: it ends before this process forks, and `run` is called anew after that, or with `go_on`: of a
+            script that has no other thread, Python 3.12 and newer would say that it forks with several.
     """
 
-    def __init__(self, name: str, run: Callable[[Over], None]) -> None:
-        self._over = Over()
-        self._thread = threading.Thread(target=run, args=(self._over,), name=name, daemon=True)
-        # The training does not fail for want of one.
-        with suppress(RuntimeError):
-            self._thread.start()
+    def __init__(self, name: str, run: Callable[[Over], None], *, rests_at_forks: bool = False) -> None:
+        self._name = name
+        self._run = run
+        self._closed = self._rests = False
+        self._begin()
+        if rests_at_forks and hasattr(os, "register_at_fork"):
+            _watch_forks()
+            _resting.add(self)
 
     def close(self) -> None:
         """Ends the thread. Waits for it for a moment only: it may be looking."""
+        self._closed = True
+        _resting.discard(self)
         self._over.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_LEAVE_S)
+
+    def _begin(self) -> None:
+        self._over = Over()
+        self._thread = threading.Thread(target=self._run, args=(self._over,), name=self._name, daemon=True)
+        # The training does not fail for want of one.
+        with suppress(RuntimeError):
+            start_beside(self._thread)
+
+    def rest(self) -> None:
+        """Ends the thread until it is to go on."""
+        self._rests = True
+        self._over.set()
+        if not self._thread.is_alive() or self._thread is threading.current_thread():
+            return
+        until = time.monotonic() + _REST_S
+        self._thread.join(_REST_S)
+        # The system, which Python asks for the number of threads, lets go of it a moment later than Python does.
+        here = Path(f"/proc/self/task/{self._thread.native_id}")
+        while here.exists() and time.monotonic() < until:
+            time.sleep(0.0001)
+
+    def go_on(self) -> None:
+        """Begins anew if it rests, and was not closed meanwhile."""
+        if self._rests and not self._closed:
+            self._rests = False
+            self._begin()
+
+
+_resting: weakref.WeakSet[SideThread] = weakref.WeakSet()
+_watches_forks = False
+
+
+def _watch_forks() -> None:
+    global _watches_forks
+    if not _watches_forks:
+        _watches_forks = True
+        os.register_at_fork(before=_rest, after_in_parent=_go_on, after_in_child=_resting.clear)
+
+
+def _rest() -> None:
+    for one in list(_resting):
+        one.rest()
+
+
+def _go_on() -> None:
+    # Python 3.13 counts the threads only after this: whoever has the thread lets it go on later.
+    for one in list(_resting) if sys.version_info[:2] != (3, 13) else ():
+        one.go_on()

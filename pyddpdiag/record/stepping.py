@@ -24,6 +24,7 @@ from torch.optim.optimizer import Optimizer
 from pyddpdiag.model.training import MOST, Stepped
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.script_lines import line_of_frame
+from pyddpdiag.record.unseen import operating_unseen
 
 CLOSELY: Final = 64
 """So many first steps are followed closely; after them those that are looked at, and the step before each."""
@@ -189,7 +190,8 @@ def _state(optimizer: Optimizer) -> str:
         return "none"
     step = first.get("step") if isinstance(first, dict) else None
     if isinstance(step, torch.Tensor) and step.device.type == "cpu" and step.numel() == 1:
-        step = step.item()
+        with operating_unseen():
+            step = step.item()
     return f"of step {step:.0f}" if isinstance(step, (int, float)) else "loaded"
 
 

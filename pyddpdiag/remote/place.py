@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from pyddpdiag.errors import PackageMissingError, PyddpdiagError, RemoteError, UsageError
 from pyddpdiag.output import clean
 from pyddpdiag.system.regular_file import is_link
+from pyddpdiag.system.threads import start_beside
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ def within(limit_s: float, what: str, work: Callable[[], T]) -> T:
 
     # No pool: its threads are waited for when the interpreter ends.
     thread = threading.Thread(target=run, name="pyddpdiag-remote", daemon=True)
-    thread.start()
+    start_beside(thread)
     thread.join(limit_s)
     if answer:
         return answer[0]

@@ -22,7 +22,7 @@ posix = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system en
 
 # Each child of this process asks for the note, ends in one way, and leaves its status and its note.
 SIGNALS = """
-import ctypes, json, os, signal, sys
+import ctypes, json, os, pty, resource, signal, sys
 from pathlib import Path
 from pyddpdiag import _native
 
@@ -54,10 +54,25 @@ def ignored():
     os.kill(os.getpid(), signal.SIGHUP)
     os._exit(8)
 
+def terminal(types):
+    child, end = pty.fork()
+    if not child:
+        _native.note_last_signal(note + " there")
+        print("ready", flush=True)
+        signal.pause()
+    os.read(end, 1)
+    os.write(end, b"\x1c") if types else os.close(end)
+    os._exit(10 + os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_CPU, (1, 60))
+    while True:
+        pass
+
 WAYS = {
     "sent": kill, "aborts": os.abort, "crashes": lambda: ctypes.string_at(0), "forked": forked, "unseen": unseen,
     "handled before": lambda: handled("before"), "handled after": lambda: handled("after"), "forgotten": forgotten,
-    "ignored": ignored,
+    "ignored": ignored, "typed": lambda: terminal(True), "hung up": lambda: terminal(False), "limited": limited,
 }
 found = {}
 for way, end in WAYS.items():
@@ -95,6 +110,9 @@ def test_a_signal_is_noted_and_ends_the_process_as_ever(tmp_path: Path) -> None:
         "handled after": [7, None],
         "forgotten": [-signal.SIGTERM, None],
         "ignored": [8, None],
+        "typed": [10 - signal.SIGQUIT, None],
+        "hung up": [10 - signal.SIGHUP, None],
+        "limited": [-signal.SIGXCPU, signal.SIGXCPU],
     }
 
 

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <fstream>
 #include <latch>
 #include <memory>
 #include <stdexcept>
@@ -9,12 +11,28 @@
 #include <thread>
 
 #include "check.hpp"
+#include "platform/beside.hpp"
 #include "platform/platform.hpp"
 
 namespace {
 
 using ddpdiag::Pulse;
 using namespace std::chrono_literals;
+
+constexpr unsigned bit(int signal) {
+    return 1U << static_cast<unsigned>(signal - 1);
+}
+
+// On the calling thread, the first 32; 0: none, or the system does not tell.
+unsigned blocked_signals() {
+    std::ifstream status("/proc/self/task/" + std::to_string(ddpdiag::platform::thread_id()) + "/status");
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("SigBlk:")) {
+            return static_cast<unsigned>(std::stoull(line.substr(line.find('\t')), nullptr, 16));
+        }
+    }
+    return 0;
+}
 
 }  // namespace
 
@@ -96,4 +114,16 @@ CASE("a beat that does not end is waited for no longer than that") {
     first.wait();
     CHECK(!pulse->stop(10ms));
     CHECK(pulse->stop(10ms));
+}
+
+CASE("a thread of ours leaves signals to the program's own, and keeps its faults") {
+    const unsigned before = blocked_signals();
+    unsigned seen = 0;
+    ddpdiag::platform::start_beside([&seen] { seen = blocked_signals(); }).join();
+    if (seen == 0) {
+        SKIP("this system sends no signals to threads, or does not say which are blocked");
+    }
+    CHECK_EQ(seen & (bit(SIGINT) | bit(SIGTERM)), bit(SIGINT) | bit(SIGTERM));
+    CHECK_EQ(seen & (bit(SIGABRT) | bit(SIGFPE) | bit(SIGILL) | bit(SIGSEGV)), 0U);
+    CHECK_EQ(blocked_signals(), before);
 }

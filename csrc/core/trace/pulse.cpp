@@ -3,14 +3,15 @@
 #include <exception>
 #include <utility>
 
+#include "platform/beside.hpp"
 #include "platform/platform.hpp"
 
 namespace ddpdiag {
 
 Pulse::Pulse(std::function<void()> beat, std::chrono::milliseconds interval)
     : process_(platform::process_id()),
-      thread_(
-          std::make_unique<std::thread>([this, beat = std::move(beat), interval] { run(beat, interval); })) {}
+      thread_(std::make_unique<std::thread>(
+          platform::start_beside([this, beat = std::move(beat), interval] { run(beat, interval); }))) {}
 
 Pulse::~Pulse() {
     // Whoever does not want to wait for a beat that hangs has called `stop`.

@@ -10,10 +10,10 @@
 #include <future>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "platform/beside.hpp"
 #include "torch/reduce/messages.hpp"
 
 namespace ddpdiag {
@@ -190,7 +190,7 @@ void GlooBetween::begin(const SharedSwap& swap) {
         messages.swap_with_all(
             [&](std::int64_t host) { return tensor(swap.received[static_cast<std::size_t>(host)]); },
             [&](std::int64_t host) { return tensor(swap.sent[static_cast<std::size_t>(host)]); });
-        std::thread([arrival, messages = std::move(messages)]() mutable {
+        platform::start_beside([arrival, messages = std::move(messages)]() mutable {
             std::string failure;
             try {
                 // Gone before the end is reported: whoever gets the report may end the group.
@@ -218,7 +218,7 @@ std::string GlooBetween::agreed(const std::string& reason, milliseconds secondar
     try {
         auto result = std::make_shared<std::promise<std::string>>();
         auto said = result->get_future();
-        std::thread([store = store_, result, reason, secondary_error_delay] {
+        platform::start_beside([store = store_, result, reason, secondary_error_delay] {
             try {
                 result->set_value(first_reason(*store, reason, secondary_error_delay));
             } catch (...) {
@@ -240,7 +240,7 @@ void GlooBetween::give_up() noexcept {
         return;
     }
     try {
-        std::thread([backend = std::move(last)]() mutable { backend.reset(); }).detach();
+        platform::start_beside([backend = std::move(last)]() mutable { backend.reset(); }).detach();
     } catch (...) {  // no thread: it ends here and now
         last.reset();
     }

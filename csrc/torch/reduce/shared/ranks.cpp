@@ -8,9 +8,9 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 
+#include "platform/beside.hpp"
 #include "platform/platform.hpp"
 #include "torch/reduce/shared/storage.hpp"
 
@@ -201,7 +201,7 @@ SharedRanks::SharedRanks(SharedMember own, std::vector<std::optional<SharedPeer>
                          std::shared_ptr<SharedBetween> between)
     : state_(std::make_shared<State>(std::move(own), std::move(peers), std::move(names), timeout,
                                      std::move(between))) {
-    std::thread(&State::run, state_).detach();
+    platform::start_beside(&State::run, state_).detach();
 }
 
 // Not joined: this may be that very thread, the last owner of what owned us; or one that holds the GIL, which the
