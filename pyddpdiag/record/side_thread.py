@@ -59,7 +59,7 @@ class SideThread:
     Args:
         name: of the thread.
         run: takes this object's `over`; what it raises must not leave it.
-        rests_at_forks: it ends before this process forks, and `run` is called anew after that, or with `go_on`: of a
+        rests_at_forks: it ends before this process forks, and `run` is called again after that, or with `go_on`: of a
             script that has no other thread, Python 3.12 and newer would say that it forks with several.
     """
 
@@ -101,7 +101,7 @@ class SideThread:
             time.sleep(0.0001)
 
     def go_on(self) -> None:
-        """Begins anew if it rests, and was not closed meanwhile."""
+        """Begins again if it rests, and was not closed meanwhile."""
         if self._rests and not self._closed:
             self._rests = False
             self._begin()
