@@ -69,7 +69,8 @@ class Optimizers:
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
-        self._stepping: dict[weakref.ref[Optimizer], Stepping] = {}
+        # By their ids: some classes of optimizers have no hash.
+        self._stepping: dict[int, Stepping] = {}
         self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         handles = [
@@ -135,10 +136,12 @@ class Optimizers:
         """A step begins."""
         if not (self._modules or self.looks_at_all) or self._core.paused:
             return
-        stepping = self._stepping.get(weakref.ref(optimizer))
+        stepping = self._stepping.get(id(optimizer))
         if stepping is None:
             stepping = Stepping(optimizer)
-            self._stepping[weakref.ref(optimizer, self._stepping.pop)] = stepping
+            self._stepping[id(optimizer)] = stepping
+            known, one = self._stepping, id(optimizer)
+            stepping.ends = weakref.ref(optimizer, lambda _: known.pop(one, None))
             if len(self._ended) < MOST:
                 self._ended.append(stepping)
         looks = stepping.due
@@ -162,7 +165,7 @@ class Optimizers:
 
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
-        stepping = self._stepping.get(weakref.ref(optimizer))
+        stepping = self._stepping.get(id(optimizer))
         if stepping is None:
             return
         self._again.due = stepping.due

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -108,3 +109,30 @@ def test_no_code_of_a_sampler_or_of_a_proxy_runs() -> None:
     own.begins(DataLoader(data, sampler=Counted(RandomSampler(data), 2, drop_last=False)))
     assert (own.loaded()[0].sampler, own.loaded()[0].length) == ("Counted", None)
     assert Counted.asked == 0
+
+
+class Alike(torch.optim.SGD):
+    """Compares by value, so it has no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Alike
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_optimizers_without_a_hash_are_watched_and_forgotten() -> None:
+    watch = Optimizers(
+        MagicMock(paused=False, current_step=0), lambda: None, Modes(lambda: None), AveragedAgain()
+    )
+    parameter = torch.ones(2, requires_grad=True)
+    watch.add(Reduced(MagicMock(index=0, passes=0, names=["weight"]), [weakref.ref(parameter)]))
+    two = [Alike([parameter], lr=0.1), Alike([parameter], lr=0.2)]
+    for _ in range(3):
+        for each in two:
+            each.step()
+    assert [one.steps for one in watch.stepped()] == [3, 3]
+    del each
+    two.clear()
+    gc.collect()
+    assert not watch._stepping
+    watch.close()
