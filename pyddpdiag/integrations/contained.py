@@ -17,7 +17,7 @@ class _Contained:
     """`with contained:` ends where an exception is raised within it, and goes on after it.
 
     The first one of a process is said in a line. One that a script's signal handler raises is the script's, wherever
-    it strikes. Entered in every step, so there is no state in it.
+    it strikes. What runs in every step has no room for its two calls, and asks `holds` of what it catches.
     """
 
     def __init__(self) -> None:
@@ -30,9 +30,11 @@ class _Contained:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None:
-            return False
-        if not isinstance(error, Exception) or error is self._passes or _by_handler(trace):
+        return error is not None and self.holds(error)
+
+    def holds(self, error: BaseException) -> bool:
+        """Whether an error ends here."""
+        if not isinstance(error, Exception) or error is self._passes or _by_handler(error.__traceback__):
             return False
         if not self._said:
             self._said = True

@@ -12,24 +12,19 @@ class Identities(Generic[T]):
     """A set of objects, each with a number, that keeps none of them alive."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[T], int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def __contains__(self, one: object) -> bool:
-        return id(one) in self._known
+        self.known: dict[int, tuple[weakref.ref[T], int]] = {}
+        """By their ids: a step asks it itself."""
 
     def add(self, one: T, number: int = 0) -> None:
         """Adds it, or gives it another number."""
-        key, known = id(one), self._known
+        key, known = id(one), self.known
         # The reference ends before another object can have the id.
         known[key] = (weakref.ref(one, lambda _: known.pop(key, None)), number)
 
     def discard(self, one: object) -> None:
         """Removes it, if it is there."""
-        self._known.pop(id(one), None)
+        self.known.pop(id(one), None)
 
     def items(self) -> list[tuple[T, int]]:
         """All that are alive, with their numbers."""
-        return [(one, number) for ref, number in list(self._known.values()) if (one := ref()) is not None]
+        return [(one, number) for ref, number in list(self.known.values()) if (one := ref()) is not None]

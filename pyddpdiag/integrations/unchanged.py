@@ -286,8 +286,11 @@ def _patch_loader(module: Any) -> None:
     def next_batch(self: Any) -> Any:
         watched = _state.watched if _state.begun else None
         waiting = None
-        with contained:
+        try:
             waiting = watched.waits(self) if watched is not None else None
+        except BaseException as error:
+            if not contained.holds(error):
+                raise
         if waiting is None:
             return following(self)
         try:
@@ -296,8 +299,11 @@ def _patch_loader(module: Any) -> None:
             with contained:
                 waiting.took_none(error)
             raise
-        with contained:
+        try:
             waiting.took(batch)
+        except BaseException as error:
+            if not contained.holds(error):
+                raise
         return batch
 
     @between(make)
@@ -368,13 +374,16 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 
 def _forward(ddp: Any, given: Any) -> None:
-    with contained:
+    try:
         if not (_state.begun and _early.called):
             _early.note(early_end.CALLED)
             if _watched() is not None:
                 _begins()
         if _state.watched is not None:
             _state.watched.forward(ddp, given)
+    except BaseException as error:
+        if not contained.holds(error):
+            raise
 
 
 def _begins() -> None:

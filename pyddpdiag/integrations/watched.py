@@ -136,7 +136,7 @@ class Watched:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
         # DDP itself looks only at this, and never at `training`.
         may_train = torch.is_grad_enabled()
-        if may_train and ddp not in self._seen:
+        if may_train and id(ddp) not in self._seen.known:
             self._uncalled.discard(ddp)
             self._seen.add(ddp)
             try:
@@ -331,11 +331,14 @@ class Watched:
             self._passed_by.add(ddp)
 
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
-        with contained:
+        try:
             self._steps(optimizer)
+        except BaseException as error:
+            if not contained.holds(error):
+                raise
 
     def _steps(self, optimizer: Optimizer) -> None:
-        if self._uncalled:
+        if self._uncalled.known:
             self._look_for_uncalled(optimizer)
         marks = self._loop()
         if marks is not None:
@@ -351,7 +354,7 @@ class Watched:
                 marks.begin()  # in which an optimizer steps: no evaluation
             if not self._by_batches and self._optimizers.keys() <= self._stepped:
                 marks.end()
-            if (self._passed_by or self._alone) and not marks.open:
+            if (self._passed_by.known or self._alone) and not marks.open:
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
 
