@@ -163,7 +163,13 @@ def _patch_ddp(module: Any) -> None:
         if not torch.compiler.is_compiling():
             _forward(self, self)
             _state.announced = id(self)
-        return super(ddp, self).__call__(*arguments, **options)
+        try:
+            return super(ddp, self).__call__(*arguments, **options)
+        except Exception as error:
+            with contained:
+                if _state.watched is not None:
+                    _state.watched.raised(error)
+            raise
 
     # By which it is found when it is pickled; a method of an instance is by the name of torch's.
     call.__module__, call.__qualname__ = ddp.__module__, f"{ddp.__qualname__}.__call__"

@@ -171,6 +171,12 @@ class Watched:
         self._accumulates = not ddp.require_backward_grad_sync
         marks.begin(sure=sure)
 
+    def raised(self, error: BaseException) -> None:
+        """An exception has left a forward pass of a DDP module."""
+        if self._loop() is not None and self.session is not None:
+            recorder = self.session.recorder
+            recorder.modules.training.raises.note(error, recorder.core.current_step)
+
     def _note_epoch(self) -> None:
         """Notes the loader that training goes through, once each time."""
         session = self.session

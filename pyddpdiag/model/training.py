@@ -15,6 +15,7 @@ from pyddpdiag.model.callers import Caller
 from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.fields import INLINE, Form, Key, Limit
 from pyddpdiag.model.modes import Mode
+from pyddpdiag.model.raised import FORWARDS, Raised
 from pyddpdiag.model.reductions import Reductions
 from pyddpdiag.model.saves import Saved
 
@@ -208,7 +209,7 @@ class Training:
     at, and how many of them began without gradients of an earlier one. `marked`: by module. `reductions`: that the
     script called itself. `batches`: by module, a checksum of what some of its passes with gradients were given, by
     their number from 1 on; 0: it could not be read. `batch_values`: likewise, how many values the tensors had.
-    `averaged_again`, `clearing`: by module. `callers`: of collectives.
+    `averaged_again`, `clearing`: by module. `callers`: of collectives. `raised`: by forward passes.
     """
 
     forgiving: ClassVar[bool] = True
@@ -228,3 +229,4 @@ class Training:
     callers: tuple[Caller, ...] = ()
     clearing: Mapping[int, Clearing] = field(default_factory=dict)
     batch_values: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    raised: Annotated[tuple[Raised, ...], Limit(FORWARDS)] = ()

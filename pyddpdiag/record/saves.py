@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from pyddpdiag.model.saves import FILES, SPANS, Saved
@@ -61,9 +61,12 @@ def _file(target: Any) -> tuple[Path, os.stat_result]:
     """The real path of a file that somebody saved into, and what the system says of it.
 
     Raises:
-        TypeError, OSError, AttributeError: it is none.
+        TypeError, OSError, AttributeError: it is none, or one of somebody's own class, whose code is not to run.
     """
-    if isinstance(target, (str, os.PathLike)):
+    kind = type(target)
+    if issubclass(kind, (str, PurePath)):
         path = Path(target).resolve()
         return path, path.stat()
+    if kind.__module__ not in ("_io", "tempfile"):
+        raise TypeError("an object of another class")
     return Path(os.fsdecode(target.name)).resolve(), os.fstat(target.fileno())

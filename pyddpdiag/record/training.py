@@ -1,5 +1,5 @@
 """What is seen of a training besides its gradients: optimizers, loaders, evaluations, modes, `no_sync`, the script's
-own reductions, what it saves."""
+own reductions, what it saves, what its forward passes raise."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pyddpdiag.record.loaders import Loaders
 from pyddpdiag.record.modes import Modes
 from pyddpdiag.record.optimizers import Optimizers
 from pyddpdiag.record.pass_looks import PassLooks
+from pyddpdiag.record.raises import Raises
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.reductions import ReductionWatch
 from pyddpdiag.record.saves import Saves
@@ -29,6 +30,7 @@ class TrainingWatch:
         self.loaders = Loaders(self._found)
         self.evaluations = Evaluations(self._found)
         self.saves = Saves(self._found)
+        self.raises = Raises(self._found)
         self._modes = Modes(self._found)
         self._again = AveragedAgain()
         self._optimizers = Optimizers(core, self._found, self._modes, self._again)
@@ -71,6 +73,7 @@ class TrainingWatch:
             self._reductions.callers(),
             {index: one.clearing for index, one in looks if one.clearing.steps},
             {index: values for index, one in looks if (values := one.batches.values())},
+            self.raises.raised(),
         )
 
     def close(self) -> None:

@@ -9,8 +9,10 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.skipped import Skipped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.raised import Raised
 from pyddpdiag.model.rows import Gap
 from pyddpdiag.model.words import count, listed
+from pyddpdiag.output import clean
 
 _ADVICE = (
     "Look for what skips a backward pass there: a branch, `continue`, or an exception that is caught around the step. "
@@ -46,7 +48,8 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
     known = skipped.get(worst.rank)
     uneven = None if known else out_of_batches(view.sidecars, [worst.rank])
     since = known.step if known else _step_after(view, worst.rank) if uneven else None
-    where = f": {_said(known)}. Since then it is out of step with them, and" if known else "."
+    raised = _raised(view, known) if known else None
+    where = f": {_said(known)}{_by(raised)}. Since then it is out of step with them, and" if known else "."
     if uneven:
         where = f", because it had no more batches: {uneven.said}."
     return Finding(
@@ -64,10 +67,25 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
             "steps_with_fewer": known.times if known else None,
             "batches": uneven.batches[worst.rank] if uneven else None,
             "batches_most": max(uneven.batches.values()) if uneven else None,
+            "raised": raised.error if raised else None,
         },
+        where=raised.where or None if raised else None,
         change_mind="The ranks have different numbers of batches and train under DDP's Join.",
         advice=_ADVICE if known else view.advice.uneven(),
     )
+
+
+def _raised(view: RunView, skipped: Skipped) -> Raised | None:
+    """What its forward pass raised in that step."""
+    training = view.sidecars[skipped.rank].training if skipped.rank in view.sidecars else None
+    return next((one for one in training.raised if one.step == skipped.step), None) if training else None
+
+
+def _by(raised: Raised | None) -> str:
+    if raised is None:
+        return ""
+    at = f" at {clean(raised.where)}" if raised.where else ""
+    return f", as its forward pass raised {clean(raised.error)}{at}, which the script caught"
 
 
 def _step_after(view: RunView, rank: int) -> int | None:

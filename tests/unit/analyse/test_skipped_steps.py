@@ -24,12 +24,14 @@ def write(
     steps: Mapping[int, int] | None = None,
     waiting: tuple[int, ...] = (),
     first: Mapping[int, int] | None = None,
+    raised: Mapping[int, int] | None = None,
     **header: Mapping[int, int],
 ) -> RunReport:
     """Each rank has two buckets per step; `skips` gives, by rank and step, how many of them it does not have.
 
     `steps` changes how many steps a rank has. `waiting` ranks begin one more bucket that does not end. Of a rank in
     `first`, the ring has kept the steps from there on, and of this one only what comes after its first bucket.
+    `raised`: by rank, the step in which its forward pass raised something.
     """
     for rank in range(ranks):
         fields = {name: values[rank] for name, values in header.items() if rank in values}
@@ -52,6 +54,9 @@ def write(
         if rank in waiting:
             begin = (1 + count) * 100 * MS
             writer.bucket(sequence, begin, begin, 0, reference=0, step=count, state=IN_FLIGHT)
+        if raised and rank in raised:
+            one = {"step": raised[rank], "error": "RuntimeError", "where": "train.py:40"}
+            writer.sidecar["training"] = {"raised": [one]}
         writer.write(folder)
     return load_report(folder)
 
@@ -69,6 +74,13 @@ def test_a_skipped_backward_pass_is_named_with_its_step(tmp_path: Path) -> None:
     assert (found.rank, found.since_step, found.confidence) == (1, 7, "high")
     assert (found.evidence["fewer"], found.evidence["step"]) == (2, 7)
     assert "in step 7 it has no bucket" in found.message
+
+
+@pytest.mark.parametrize("step, is_why", [(7, True), (6, False)])
+def test_what_the_forward_pass_raised_in_that_step_is_why(tmp_path: Path, step: int, is_why: bool) -> None:
+    found = only(write(tmp_path, {1: {7: 2}}, raised={1: step}))
+    why = "as its forward pass raised RuntimeError at train.py:40, which the script caught"
+    assert (why in found.message) == is_why == (found.where == "train.py:40")
 
 
 def test_some_buckets_of_a_pass_that_one_rank_does_not_have(tmp_path: Path) -> None:

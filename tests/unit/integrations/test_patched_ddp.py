@@ -7,7 +7,7 @@ import inspect
 import pickle
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +50,7 @@ class Watching:
     """In place of what records: nothing, or all raises."""
 
     cures = None
+    caught: Sequence[str] = ()
 
     def __init__(self, *, broken: bool) -> None:
         self.broken = broken
@@ -59,6 +60,11 @@ class Watching:
             raise LookupError("of ours")
 
     def forward(self, ddp: object, given: object) -> None:
+        if self.broken:
+            raise LookupError("of ours")
+
+    def raised(self, error: BaseException) -> None:
+        self.caught = [*self.caught, type(error).__name__]
         if self.broken:
             raise LookupError("of ours")
 
@@ -133,6 +139,18 @@ def test_an_error_of_ours_ends_no_training(patched: Any, monkeypatch: pytest.Mon
     ddp.register_comm_hook(None, default_hooks.allreduce_hook)
     ddp(torch.ones(1, 2)).sum().backward()
     assert ddp.module.weight.grad is not None
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_a_forward_pass_raises_is_noted_and_the_scripts(
+    patched: Any, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    watching = Watching(broken=broken)
+    monkeypatch.setattr(unchanged, "_state", unchanged._State(watched=watching))  # type: ignore[arg-type]
+    ddp = patched(torch.nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        ddp(torch.ones(1, 3))
+    assert watching.caught == ["RuntimeError"]
 
 
 def test_what_a_hook_returns_is_ddps_business(patched: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pyddpdiag.model.raised import FORWARDS
 from pyddpdiag.record.batch_marks import batch_mark
 from pyddpdiag.record.held import attribute, tensors_in
+from pyddpdiag.record.raises import Raises
 
 ONE, TWO = torch.arange(32.0), torch.ones(2, 2)
 
@@ -138,3 +140,16 @@ def test_a_lazy_batch_is_not_made() -> None:
             _refuses()
 
     assert batch_mark(Lazy(one=lambda: ONE)) == 0
+
+
+def test_what_forward_passes_raise_is_kept_with_its_line() -> None:
+    told: list[None] = []
+    seen = Raises(lambda: told.append(None))
+    for step in range(FORWARDS + 2):
+        try:
+            _refuses()
+        except AssertionError as error:
+            seen.note(error, step)
+    first = seen.raised()[0]
+    assert len(seen.raised()) == len(told) == FORWARDS and (first.step, first.error) == (0, "AssertionError")
+    assert first.where.rpartition("/")[2].startswith("test_held_objects.py:") and first.sound

@@ -41,6 +41,22 @@ def test_an_open_file_is_the_same_as_its_path(tmp_path: Path) -> None:
     assert one.times == 2
 
 
+def test_no_code_of_somebodys_own_class_runs(tmp_path: Path) -> None:
+    path, asked = tmp_path / "last.pt", list[str]()
+    path.touch()
+
+    class Named:
+        def __getattr__(self, name: str) -> str:
+            asked.append(name)
+            return str(path)
+
+        def __fspath__(self) -> str:
+            asked.append("its path")
+            return str(path)
+
+    assert _saved(Named()) == () and asked == []
+
+
 def test_another_folder_or_a_file_made_anew_is_another_file(tmp_path: Path) -> None:
     paths = [tmp_path / str(rank) / "last.pt" for rank in range(2)]
     for path in paths:
