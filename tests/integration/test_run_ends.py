@@ -74,6 +74,9 @@ WAYS = {
     "handled before": lambda: handled("before"), "handled after": lambda: handled("after"), "forgotten": forgotten,
     "ignored": ignored, "typed": lambda: terminal(True), "hung up": lambda: terminal(False), "limited": limited,
 }
+# Whoever started this may have ignored some, as nohup does.
+for each in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGXCPU):
+    signal.signal(each, signal.SIG_DFL)
 found = {}
 for way, end in WAYS.items():
     note = str(Path(sys.argv[1], way))
