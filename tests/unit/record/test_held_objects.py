@@ -143,13 +143,13 @@ def test_a_lazy_batch_is_not_made() -> None:
 
 
 def test_what_forward_passes_raise_is_kept_with_its_line() -> None:
-    told: list[None] = []
-    seen = Raises(lambda: told.append(None))
+    heard: list[None] = []
+    seen = Raises(lambda: heard.append(None))
     for step in range(FORWARDS + 2):
         try:
             _refuses()
         except AssertionError as error:
             seen.note(error, step)
     first = seen.raised()[0]
-    assert len(seen.raised()) == len(told) == FORWARDS and (first.step, first.error) == (0, "AssertionError")
+    assert len(seen.raised()) == len(heard) == FORWARDS and (first.step, first.error) == (0, "AssertionError")
     assert first.where.rpartition("/")[2].startswith("test_held_objects.py:") and first.sound
