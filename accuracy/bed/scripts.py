@@ -210,6 +210,10 @@ def _rounding(generator: torch.Generator, bucket: dist.GradBucket) -> torch.futu
     return default_hooks.allreduce_hook(dist.group.WORLD, bucket).then(rounded)
 
 
+# DDP takes no annotations that are strings, as all of this file are.
+_rounding.__annotations__.clear()
+
+
 def main(spec: dict[str, Any], rank: int) -> None:
     job, fault = Job(**spec["job"]), spec["fault"]
     torch.set_num_threads(job.threads)
