@@ -22,7 +22,6 @@ import pyddpdiag
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.alone import at_next_step
 from pyddpdiag.integrations.contained import contained
-from pyddpdiag.integrations.identities import Identities
 from pyddpdiag.integrations.recorded_training import Session
 from pyddpdiag.integrations.waiting import Waiting
 from pyddpdiag.output import say
@@ -30,6 +29,7 @@ from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.callers import maker
 from pyddpdiag.record.hooks import ScriptsHook, TimedHook
+from pyddpdiag.record.identities import Identities
 from pyddpdiag.record.latest import latest_open
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recorder import Recorder
@@ -87,7 +87,7 @@ class Watched:
         self._options = options
         self.session: Session | None = None
         """The recorder that this opened; None: not yet, or the script has its own."""
-        self._seen: Identities[DistributedDataParallel] = Identities()
+        self._seen: Identities[DistributedDataParallel, None] = Identities()
         self._loader: weakref.ref[Any] | None = None
         self._trained_on: tuple[weakref.ref[Any], int] | None = None  # an iterator, and how far it had come
         self._thread = threading.get_ident()
@@ -99,8 +99,8 @@ class Watched:
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # that step in every step
         self._stepped: set[int] = set()  # of these, in the open step
         # Modules whose forward pass nobody has seen, with the optimizer steps that had gradients of theirs.
-        self._uncalled: Identities[DistributedDataParallel] = Identities()
-        self._passed_by: Identities[DistributedDataParallel] = Identities()  # recorded all the same
+        self._uncalled: Identities[DistributedDataParallel, int] = Identities()
+        self._passed_by: Identities[DistributedDataParallel, None] = Identities()  # recorded all the same
         self._alone = False  # no module is there
         self._hears_optimizers = False
         self._begun_by: DistributedDataParallel | None = None
@@ -116,7 +116,7 @@ class Watched:
             # What this rank trained alone before was to prepare this training, and the others have no such steps.
             self.session.discard()
             self.session, self._alone = None, False
-        self._uncalled.add(ddp)
+        self._uncalled.add(ddp, 0)
         self._framework = self._framework or maker(sys._getframe())
         self._hear_optimizers()
 
@@ -138,7 +138,7 @@ class Watched:
         may_train = torch.is_grad_enabled()
         if may_train and id(ddp) not in self._seen.known:
             self._uncalled.discard(ddp)
-            self._seen.add(ddp)
+            self._seen.add(ddp, None)
             try:
                 self._attach(ddp, given)
             except Exception as error:
@@ -320,7 +320,7 @@ class Watched:
             if steps + 1 < STEPS_PAST_IT:
                 continue
             self._uncalled.discard(ddp)
-            self._seen.add(ddp)
+            self._seen.add(ddp, None)
             if ddp._comm_hooks or is_attached(ddp):
                 continue  # the script's own
             at_next_step(optimizer, partial(self._attach_passed_by, weakref.ref(ddp)))
@@ -334,7 +334,7 @@ class Watched:
         except _FAILURES as error:
             self._cannot(error)
         else:
-            self._passed_by.add(ddp)
+            self._passed_by.add(ddp, None)
 
     def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
         try:

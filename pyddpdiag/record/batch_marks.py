@@ -7,11 +7,10 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-import torch
-
 from pyddpdiag import _native
 from pyddpdiag.record.held import is_plain, parts_of
 from pyddpdiag.record.sampled import is_sampled
+from pyddpdiag.record.unseen import unseen
 
 VALUES: Final = 1024
 """Of each batch, so many tell whether it is another rank's batch as well. They come from all over it: where pictures
@@ -58,7 +57,7 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
     try:
         parts = list(itertools.islice(_parts(batch, _DEPTH), _PARTS))
         tensors = [part for part in parts if type(part) is not str]
-        with torch._C.DisableTorchFunction():  # nor do modes of the script see it
+        with unseen():
             if sum(one.numel() for one in tensors) < least:
                 return 0
         mark, most = before, VALUES // len(tensors)
@@ -75,7 +74,7 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
 def _values(batch: object) -> int:
     try:
         parts = itertools.islice(_parts(batch, _DEPTH), _PARTS)
-        with torch._C.DisableTorchFunction():
+        with unseen():
             return sum(part.numel() for part in parts if type(part) is not str)
     except Exception:  # as above
         return 0

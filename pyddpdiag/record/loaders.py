@@ -14,6 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from pyddpdiag.model.training import MOST, Loaded
 from pyddpdiag.record.held import attribute
+from pyddpdiag.record.unseen import unseen
 
 MOST_PICKED: Final = 1024
 """Indices of a Subset that are read at the beginning of an epoch: some 0.1 ms."""
@@ -107,7 +108,7 @@ def _picked(data: Any) -> int | None:
         indices = attribute(data, "indices")
         if type(indices) not in (list, tuple, range, np.ndarray, torch.Tensor):
             return None
-        with torch._C.DisableTorchFunction():
+        with unseen():
             some = [int(one) for one in indices[:: -(-len(indices) // MOST_PICKED) or 1]]
         mark = zlib.crc32(repr(some).encode(), mark or 0)
         data = attribute(data, "dataset")

@@ -21,6 +21,7 @@ from torch.optim.optimizer import (
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
 from pyddpdiag.record.averaged_again import AveragedAgain
+from pyddpdiag.record.identities import Identities
 from pyddpdiag.record.modes import Modes
 from pyddpdiag.record.reduced import Reduced
 from pyddpdiag.record.sampled import is_sampled
@@ -69,8 +70,7 @@ class Optimizers:
         self._modules: list[Reduced] = []
         self._process = os.getpid()
         self._failed = False
-        # By their ids: some classes of optimizers have no hash.
-        self._stepping: dict[int, Stepping] = {}
+        self._stepping: Identities[Optimizer, Stepping] = Identities()
         self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         handles = [
@@ -136,12 +136,10 @@ class Optimizers:
         """A step begins."""
         if not (self._modules or self.looks_at_all) or self._core.paused:
             return
-        stepping = self._stepping.get(id(optimizer))
+        _, stepping = self._stepping.known.get(id(optimizer), (None, None))
         if stepping is None:
             stepping = Stepping(optimizer)
-            self._stepping[id(optimizer)] = stepping
-            known, one = self._stepping, id(optimizer)
-            stepping.ends = weakref.ref(optimizer, lambda _: known.pop(one, None))
+            self._stepping.add(optimizer, stepping)
             if len(self._ended) < MOST:
                 self._ended.append(stepping)
         looks = stepping.due
@@ -165,7 +163,7 @@ class Optimizers:
 
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
-        stepping = self._stepping.get(id(optimizer))
+        _, stepping = self._stepping.known.get(id(optimizer), (None, None))
         if stepping is None:
             return
         self._again.due = stepping.due

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
-from pyddpdiag.system.threads import start_beside
+from pyddpdiag.system.threads import await_end, start_beside
 
 _LEAVE_S = 1.0
 _REST_S = 0.2
@@ -93,12 +91,7 @@ class SideThread:
         self._over.set()
         if not self._thread.is_alive() or self._thread is threading.current_thread():
             return
-        until = time.monotonic() + _REST_S
-        self._thread.join(_REST_S)
-        # The system, which Python asks for the number of threads, lets go of it a moment later than Python does.
-        here = Path(f"/proc/self/task/{self._thread.native_id}")
-        while here.exists() and time.monotonic() < until:
-            time.sleep(0.0001)
+        await_end(self._thread, _REST_S)
 
     def go_on(self) -> None:
         """Begins again if it rests, and was not closed meanwhile."""

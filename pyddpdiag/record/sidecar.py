@@ -125,9 +125,7 @@ class Sidecar:
             machine_cores=os.cpu_count() or 0,
             build_config=_native.build_config(),
             environment={
-                name: environment.get(name)
-                for name in _ENVIRONMENT
-                if environment.get(name) or name in os.environ
+                name: value for name in _ENVIRONMENT if (value := environment.get(name)) or name in os.environ
             },
             clock=core.clock(),
             interfaces=interface_facts.found(),

@@ -53,8 +53,6 @@ class Stepping:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.kind = type(optimizer).__name__
-        self.ends: weakref.ref[Optimizer] | None = None
-        """The reference by which its end is known."""
         self.steps = 0
         self.due = True
         """Whether all parameters are looked at in the next step."""

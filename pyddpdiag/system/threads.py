@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+from pathlib import Path
 from typing import Final
 
 _FAULTS: Final = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP")
@@ -30,3 +32,13 @@ def start_beside(thread: threading.Thread) -> None:
         thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def await_end(thread: threading.Thread, within_s: float) -> None:
+    """Waits until a thread that is about to end is gone, for the system, too: Linux lets go of it a moment later than
+    Python does."""
+    until = time.monotonic() + within_s
+    thread.join(within_s)
+    here = Path(f"/proc/self/task/{thread.native_id}")
+    while here.exists() and time.monotonic() < until:
+        time.sleep(0.0001)

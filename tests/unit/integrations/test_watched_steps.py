@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from pyddpdiag.integrations.identities import Identities
 from pyddpdiag.integrations.watched import Watched
+from pyddpdiag.record.identities import Identities
 
 
 class ByValue(torch.optim.SGD):
@@ -71,15 +71,15 @@ def test_an_error_of_ours_ends_no_step_of_an_optimizer() -> None:
 
 
 def test_a_set_by_identity_needs_no_hash_and_keeps_nothing_alive() -> None:
-    known: Identities[ByValue] = Identities()
+    known: Identities[ByValue, int] = Identities()
     one, other = optimizer(), optimizer()
-    known.add(one)
+    known.add(one, 0)
     assert id(one) in known.known and id(other) not in known.known
     known.add(one, 2)
     assert known.items() == [(one, 2)] and len(known.known) == 1
     del one
     gc.collect()
     assert not known.known
-    known.add(other)
+    known.add(other, 0)
     known.discard(other)
     assert not known.known

@@ -134,5 +134,5 @@ def test_optimizers_without_a_hash_are_watched_and_forgotten() -> None:
     del each
     two.clear()
     gc.collect()
-    assert not watch._stepping
+    assert not watch._stepping.known
     watch.close()
