@@ -22,6 +22,7 @@ from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.calls.recurring import CallsInSteps
 from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
+from pyddpdiag.analyse.charges import Charges, charges
 from pyddpdiag.analyse.core_waits import by_other_programs, spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.cube import cube
@@ -302,6 +303,13 @@ class RunView:
     def cube(self) -> Cube:
         """What each step's time went to on each rank."""
         return cube(tuple(self._by_rank), [rank.life for rank in self._digests])
+
+    @cached_property
+    def charges(self) -> Charges:
+        """Who and what the judged steps' time went to."""
+        most_are_late = any(late.than is not None for late in self.late_ranks)
+        judged = self.steps.step[self.steps.judged]
+        return charges(self.cube, self.judged, np.unique(judged), earliest=most_are_late)
 
     @cached_property
     def meetings(self) -> Meetings:

@@ -20,6 +20,12 @@ PARTS: Final = ("data_wait", "compute", *OWN, "other", "late", "communication")
 """`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
 it, which is waiting for the last rank; the rest is `communication` itself."""
 
+OWN_PARTS: Final = ("data_wait", "compute", *OWN)
+"""All that a rank needs itself, whoever waits meanwhile."""
+
+CHARGED: Final = (*OWN_PARTS, "other", "communication")
+"""What time can be charged to: waiting for the last rank is charged to that rank, in the parts in which it needs more."""
+
 NAMES: Final = {
     "data_wait": "data",
     "compute": "compute",

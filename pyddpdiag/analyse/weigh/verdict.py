@@ -10,7 +10,8 @@ from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.causes import causes_first
-from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out, typical_s
+from pyddpdiag.analyse.weigh.costs import lasted_s, priced, typical_s
+from pyddpdiag.analyse.weigh.explain import Explained
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
@@ -47,7 +48,9 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
     for part in parts:
         mine = [priced(part, one) for one in rest if one.among == members(part)]
         # What any run here has is what the others leave.
-        shared += share_out(part, sorted(mine, key=lambda one: (kind_of(one).environment, weight(one))))
+        shared += Explained(part.charges).by(
+            sorted(mine, key=lambda one: (kind_of(one).environment, weight(one)))
+        )
     ordered = (*errors, *sorted(shared, key=weight))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
