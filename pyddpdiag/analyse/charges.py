@@ -2,18 +2,16 @@
 
 What a typical rank needs itself, all of them need. What the rank that all wait for needs beyond that is charged to it,
 in the parts in which it needs more, and so is what the others wait for it or do meanwhile. So the charges of a row add
-up to the step, as it is on average over the ranks.
+up to the step and the time before it, as these are on average over the ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.step_matrix import StepMatrix
@@ -21,7 +19,7 @@ from pyddpdiag.model.cube import CHARGED, Cube
 from pyddpdiag.model.cube import OWN_PARTS as OWN
 from pyddpdiag.trace.rows import Int64
 
-VALUES: Final = 2**22
+VALUES: Final = 2**14
 """So many are worked on at a time."""
 
 _TIE: Final = 1e-6
@@ -39,23 +37,21 @@ class Charges:
     step: Int64
     ms: Float32
 
-    @cached_property
-    def rows(self) -> Float64:
-        """What each row adds up to: the mean of the ranks' steps, in ms."""
-        return np.asarray(self.ms.sum(axis=(1, 2), dtype=np.float64))
-
     def who(self, rank: int | None) -> list[int]:
-        """The places of a rank that is charged; None: of everybody."""
-        if rank is None:
+        """The places of a rank that is charged; None: of everybody, and so it is where there is only one."""
+        if rank is None or len(self.ranks) < 2:
             return list(range(1 + len(self.ranks)))
         return [1 + self.ranks.index(rank)] if rank in self.ranks else []
 
 
-def charges(cube: Cube, steps: StepMatrix, judged: npt.NDArray[np.int64], *, earliest: bool = False) -> Charges:
+def charges(
+    cube: Cube, before: Mapping[str, Float32], steps: StepMatrix, judged: Int64, *, earliest: bool = False
+) -> Charges:
     """Who and what the judged steps' time went to.
 
     Args:
         cube: the parts of the ranks' steps.
+        before: what lies before each of these (`before_steps`).
         steps: those in which all ranks meet.
         judged: the numbers of all judged steps; those in which the ranks do not meet go to the next in which they do.
         earliest: most ranks are late: what the earliest one needs is what all need, and not the lower median.
@@ -67,7 +63,8 @@ def charges(cube: Cube, steps: StepMatrix, judged: npt.NDArray[np.int64], *, ear
     found = np.zeros((len(begin), len(CHARGED), 1 + len(ranks)), np.float32)
     if not len(begin):
         return Charges(ranks, steps.step[:0], found)
-    columns = [cube.ranks.index(rank) for rank in ranks]
+    table = {**cube.ms, **before}
+    columns = np.array([cube.ranks.index(rank) for rank in ranks])
     at = np.flatnonzero(inside)
     edges = np.append(begin, len(at))
     size = max(1, VALUES // (len(CHARGED) * len(ranks)))
@@ -77,10 +74,10 @@ def charges(cube: Cube, steps: StepMatrix, judged: npt.NDArray[np.int64], *, ear
         taken, starts = at[edges[part.start] : edges[part.stop]], edges[part] - edges[part.start]
 
         def of(name: str, taken: Int64 = taken, starts: Int64 = starts) -> Float64:
-            values = np.nan_to_num(cube.ms[name][np.ix_(taken, columns)].astype(np.float64))
+            values = np.nan_to_num(table[name][np.ix_(taken, columns)].astype(np.float64))
             return np.asarray(np.add.reduceat(values, starts, axis=0))
 
-        own, waits = np.stack([of(name) for name in OWN]), [of("late"), of("other")]
+        own, waits = np.stack([of(name) for name in OWN]), [of("late"), of("other") + of("calls_between")]
         found[part] = _charged(own, waits, of("communication"), middle)
     return Charges(ranks, steps.step[row[begin]], found)
 

@@ -25,7 +25,7 @@ from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.charges import Charges, charges
 from pyddpdiag.analyse.core_waits import by_other_programs, spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
-from pyddpdiag.analyse.cube import cube
+from pyddpdiag.analyse.cube import before_steps, cube
 from pyddpdiag.analyse.endings import Ending, endings
 from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
@@ -304,12 +304,13 @@ class RunView:
         """What each step's time went to on each rank."""
         return cube(tuple(self._by_rank), [rank.life for rank in self._digests])
 
-    @cached_property
+    @property
     def charges(self) -> Charges:
-        """Who and what the judged steps' time went to."""
+        """Who and what the judged steps' time went to; not kept, as only the verdict takes from it."""
         most_are_late = any(late.than is not None for late in self.late_ranks)
         judged = self.steps.step[self.steps.judged]
-        return charges(self.cube, self.judged, np.unique(judged), earliest=most_are_late)
+        before = before_steps(self.cube, [rank.life for rank in self._digests])
+        return charges(self.cube, before, self.judged, np.unique(judged), earliest=most_are_late)
 
     @cached_property
     def meetings(self) -> Meetings:

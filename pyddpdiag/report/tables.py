@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pyddpdiag.model import words
+from pyddpdiag.model.cube import NAMES
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.rows import BucketStats, RankStats
@@ -79,6 +81,25 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
         },
         2,
         len(ranks),
+    )
+
+
+def charges_table(report: RunReport) -> Table:
+    """Whom and what each second of the judged steps is charged to."""
+    among = any(each.among for each in report.verdict.charges)
+    return table_of(
+        "Each second of the judged steps, charged once",
+        report.verdict.charges,
+        {
+            **({"among": lambda each: words.ranks(each.among)} if among else {}),
+            "charged to": lambda each: "all ranks" if each.rank is None else f"rank {each.rank}",
+            "for": lambda each: NAMES[each.part],
+            "s": "seconds",
+            "share": lambda each: percent(each.share),
+            "of it explained": lambda each: percent(each.explained_s / each.seconds),
+            " by": lambda each: ", ".join(each.explained_by),
+        },
+        2 + among,
     )
 
 

@@ -23,7 +23,7 @@ from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
 from pyddpdiag.report.stacked_bar import stacked_bar
 from pyddpdiag.report.step_tree import print_step
-from pyddpdiag.report.tables import buckets_table, collectives_table, links_table
+from pyddpdiag.report.tables import buckets_table, charges_table, collectives_table, links_table
 from pyddpdiag.report.trial import print_trial
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
@@ -74,6 +74,8 @@ def _tables(screen: Screen, report: RunReport, top: int, every_rank: bool) -> No
     ranks = shown_ranks(report, every_rank=every_rank)
     if ranks:
         screen_ranks(screen, report, ranks)
+    if report.verdict.charges:
+        screen.table(charges_table(report))
     _steps(screen, report)
     _buckets(screen, report, top)
     _links(screen, report)

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.charges import Charges
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model.charges import Charge
 from pyddpdiag.model.cube import CHARGED, OWN_PARTS
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Charge, Finding
 from pyddpdiag.model.kinds import kind_of
 
-SHOWN: float = 0.01
+SHOWN: Final = 0.01
 """Of all time: what is charged less is not shown."""
 
 
+_PART_OF: Final = {
+    "data": "data_wait",
+    "compute": "compute",
+    "core": "core",
+    "disk": "blocked",
+    "blocked": "blocked",
+}
+"""Where time with a cause is charged."""
+
+
 class Explained:
-    """The charges of a run, and what findings have taken from them so far."""
+    """The charges of a run, and what findings have taken from them so far.
+
+    Args:
+        charges: of the run; they are used up.
+    """
 
     def __init__(self, charges: Charges) -> None:
         self._charges = charges
-        self._left = charges.ms.astype(np.float64)
-        self._taken: list[tuple[str, Float64]] = []
+        self._whole = charges.ms.sum(axis=0, dtype=np.float64)
+        self._left = charges.ms
+        self._taken: dict[str, Float64] = {}  # by kind, the most important first
 
     def by(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings in their order, each with what those before it have left of what it costs.
@@ -43,13 +58,12 @@ class Explained:
             found.append(self._limited(one))
         return found
 
-    def charged(self) -> tuple[Charge, ...]:
-        """What the time went to, the most first."""
-        ms, whole = self._charges.ms.sum(axis=0, dtype=np.float64), float(self._charges.rows.sum())
+    def charged(self, among: tuple[int, ...] = ()) -> tuple[Charge, ...]:
+        """What the time went to, the most first; `among`: as in a finding."""
+        ms, whole = self._whole, float(self._whole.sum())
         found = []
         for part, who in zip(*np.nonzero(ms >= SHOWN * whole), strict=True) if whole else ():
-            by = {kind: float(took[part, who]) for kind, took in self._taken}
-            # At least what is worth a line of its own.
+            by = {kind: float(took[part, who]) for kind, took in self._taken.items()}
             by = {kind: took for kind, took in by.items() if took >= SHOWN * whole}
             seconds = float(ms[part, who]) / 1e3
             found.append(
@@ -60,6 +74,7 @@ class Explained:
                     1e3 * seconds / whole,
                     sum(by.values()) / 1e3,
                     tuple(by),
+                    among,
                 )
             )
         return tuple(sorted(found, key=lambda each: -each.seconds))
@@ -68,18 +83,27 @@ class Explained:
         rows = len(self._charges.step)
         if finding.cost_ms is None or finding.severity == "error" or not rows:
             return finding
-        cells = np.ix_(self._rows(finding), *_claimed(finding, self._charges))
-        there = self._left[cells]
-        wanted, available = finding.cost_ms * rows, float(there.sum())
-        taken = min(wanted, available)
-        if taken > 0.0:
-            took = np.zeros(self._left.shape[1:])
-            took[cells[1][0], cells[2][0]] = there.sum(axis=0) * taken / available
-            self._taken.append((finding.kind, took))
-            self._left[cells] = there * (1.0 - taken / available)
+        wanted = finding.cost_ms * rows
+        taken = 0.0
+        for parts, who in _claims(finding, self._charges):
+            taken += self._take(finding, parts, who, wanted - taken)
+        if kind_of(finding).at_once:
+            return finding  # most of it lies before the first step or after the last one
         share = taken / wanted if wanted > 0.0 else 1.0
         cost_s = None if finding.cost_s is None else finding.cost_s * share
         return replace(finding, cost_ms=taken / rows, cost_s=cost_s)
+
+    def _take(self, finding: Finding, parts: Sequence[int], who: Sequence[int], wanted: float) -> float:
+        """Take so many ms of what is left there, as much of everything; how many there were."""
+        cells = np.ix_(self._rows(finding), parts, who)
+        there = self._left[cells]
+        available = float(there.sum(dtype=np.float64))
+        taken = min(wanted, available)
+        if taken > 0.0:
+            took = self._taken.setdefault(finding.kind, np.zeros(self._left.shape[1:]))
+            took[np.ix_(parts, who)] += there.sum(axis=0) * taken / available
+            self._left[cells] = there * (1.0 - taken / available)
+        return taken
 
     def _rows(self, finding: Finding) -> Sequence[int]:
         """The steps that it is about."""
@@ -90,18 +114,19 @@ class Explained:
         return rows.tolist() or range(len(step))
 
 
-def _claimed(finding: Finding, charges: Charges) -> tuple[list[int], list[int]]:
-    """The parts and whom a finding is about."""
-    kind = kind_of(finding)
-    everybody = charges.who(None)
-    if kind.explains == "exposed":
-        return [CHARGED.index("communication")], [0]
-    if kind.part == "data_wait":
-        return [CHARGED.index("data_wait")], everybody
-    if kind.explains == "late" and not kind.slows_all:
-        own = [CHARGED.index(part) for part in OWN_PARTS]
+def _claims(finding: Finding, charges: Charges) -> Iterator[tuple[list[int], list[int]]]:
+    """The parts that a finding is about, and who: first the part that it names, then the others."""
+    kind, who = kind_of(finding), charges.who(None)
+    named = _PART_OF.get(finding.cause, kind.part) if finding.cause else kind.part
+    parts: tuple[str, ...] = CHARGED if not kind.part and not kind.explains else OWN_PARTS
+    if kind.explains == "exposed" or kind.part == "data_wait":
+        parts, named = (kind.marks,), ""
+        who = [0] if kind.explains else who
+    elif kind.explains == "late" and not kind.slows_all:
         if finding.rank is not None:
-            return own, charges.who(finding.rank)
-        if kind.part == "late":
-            return own, everybody[1:]
-    return list(range(len(CHARGED))), everybody
+            who = charges.who(finding.rank)
+        elif kind.part == "late" and len(who) > 2:
+            who = who[1:]
+    if named in CHARGED:
+        yield [CHARGED.index(named)], who
+    yield [CHARGED.index(part) for part in parts], who
