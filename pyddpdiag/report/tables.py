@@ -19,6 +19,8 @@ Column = str | Callable[[Any], object]
 """A row's attribute, or a function of the row."""
 
 _MOST: Final = 200
+_CHARGED: Final = 0.05
+"""Of the judged steps."""
 
 
 def cell(value: object) -> str:
@@ -85,11 +87,11 @@ def ranks_table(ranks: Sequence[RankStats]) -> Table:
 
 
 def charges_table(report: RunReport) -> Table:
-    """Whom and what each second of the judged steps is charged to."""
+    """Whom and what each second of the judged steps is charged to, as far as that is worth a look."""
     among = any(each.among for each in report.verdict.charges)
-    return table_of(
+    found = table_of(
         "Each second of the judged steps, charged once",
-        report.verdict.charges,
+        [each for each in report.verdict.charges if each.share >= _CHARGED],
         {
             **({"among": lambda each: words.ranks(each.among)} if among else {}),
             "charged to": lambda each: "all ranks" if each.rank is None else f"rank {each.rank}",
@@ -101,6 +103,7 @@ def charges_table(report: RunReport) -> Table:
         },
         2 + among,
     )
+    return replace(found, note=f"What is charged with less than {percent(_CHARGED)} of them: see --json.")
 
 
 def buckets_table(buckets: Sequence[BucketStats]) -> Table:

@@ -128,7 +128,10 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
     written = everything(tmp_path)
     assert set(written) == TOP
     assert written["schema_version"] == 1
-    assert set(written["verdict"]) == {"status", "line", "findings"}
+    assert set(written["verdict"]) == {"status", "line", "findings", "charges"}
+    assert written["verdict"]["charges"]
+    for charge in written["verdict"]["charges"]:
+        assert set(charge) == {"rank", "part", "seconds", "share", "explained_s", "explained_by", "among"}
     for name, keys in LISTS.items():
         assert written[name], name
         for entry in written[name]:
