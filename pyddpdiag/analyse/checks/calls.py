@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyddpdiag.analyse.bounds import (
-    HEALTHY_SHARE,
     LARGE_SHARE,
     LEAST_MS,
     METRICS,
@@ -201,8 +200,8 @@ def _others(view: RunView) -> Iterator[Finding]:
     # Without buckets all communication is of this kind, and may be hidden behind computation.
     if not steps.can_judge or not len(view.occurrences) or calls is None:
         return
-    share = share_of_median(least, steps.wall_ms)
-    if sure_median(least) < LEAST_MS or not share.at_least >= HEALTHY_SHARE:
+    share, sure_ms = share_of_median(least, steps.wall_ms), sure_median(least)
+    if sure_ms < LEAST_MS or not matters(sure_ms, steps.wall_ms):
         return
     cost = median(least)
     # The looks know only the script's lines, and that a package's loop runs below one of them.

@@ -83,11 +83,12 @@ class Explained:
         rows = len(self._charges.step)
         if finding.cost_ms is None or finding.severity == "error" or not rows:
             return finding
-        wanted = finding.cost_ms * rows
-        taken = 0.0
+        at_once, wanted, taken = kind_of(finding).at_once, finding.cost_ms * rows, 0.0
+        if at_once and finding.cost_s is not None:
+            wanted = 1e3 * finding.cost_s
         for parts, who in _claims(finding, self._charges):
             taken += self._take(finding, parts, who, wanted - taken)
-        if kind_of(finding).at_once:
+        if at_once:
             return finding  # most of it lies before the first step or after the last one
         share = taken / wanted if wanted > 0.0 else 1.0
         cost_s = None if finding.cost_s is None else finding.cost_s * share
@@ -118,6 +119,7 @@ def _claims(finding: Finding, charges: Charges) -> Iterator[tuple[list[int], lis
     """The parts that a finding is about, and who: first the part that it names, then the others."""
     kind, who = kind_of(finding), charges.who(None)
     named = _PART_OF.get(finding.cause, kind.part) if finding.cause else kind.part
+    named = "between" if kind.at_once else named
     parts: tuple[str, ...] = CHARGED if not kind.part and not kind.explains else OWN_PARTS
     if kind.explains == "exposed" or kind.part == "data_wait":
         parts, named = (kind.marks,), ""
