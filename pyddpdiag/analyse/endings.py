@@ -1,16 +1,20 @@
-"""When and why the ranks' processes ended: which of them for a reason of its own, which ones only followed."""
+"""When and why the ranks' processes ended, by themselves, after others, or from outside."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
+from pyddpdiag.analyse.bounds import ALIVE_MS, STANDS_MS
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.model.ending import End
 
 if TYPE_CHECKING:
     from pyddpdiag.analyse.view import RunView
+
 
 FOLLOWS: Final = (Role.NETWORK, Role.WAITED, Role.VICTIM)
 
@@ -98,3 +102,88 @@ def first_of_own(ends: dict[int, Ending]) -> tuple[int, ...]:
 
 def _reason(one: Ending) -> tuple[str, str, str]:
     return (one.end.error, one.end.signal, one.end.where) if one.end is not None else ("", "", "")
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """The run was ended from outside: `signal`, "SIGINT" for Ctrl-C, in `step`, at `at_ms` on the common clock.
+
+    `ranks` got it first; empty: the whole run did. `ahead_ms`: how long before the others. `at_ms` None: not known.
+    `command`: the exit code of the run's command, if that had ended before its ranks, so that `pyddpdiag run` ended
+    them; None: it had not.
+    """
+
+    signal: str
+    step: int | None
+    at_ms: float | None
+    ranks: tuple[int, ...] = ()
+    ahead_ms: float = 0.0
+    command: int | None = None
+
+
+def interruption(view: RunView) -> Interruption | None:
+    """By what the run was ended from outside, if it came before anything else went wrong."""
+    ends, command, first = view.endings, view.run.command, view.headers[0]
+    interrupted = sorted(
+        (one for one in ends.values() if one.why == "interrupted"),
+        key=lambda one: float("inf") if one.at_ms is None else one.at_ms,
+    )
+    end = interrupted[0].end if interrupted else None
+    sent = command.signal if command is not None else ""
+    left = command if command is not None and command.left_s else None
+    name = sent or (end.signal or "SIGINT" if end is not None else "SIGTERM" if left else "")
+    if not name:
+        return None
+    moments = [interrupted[0].at_ms] if interrupted else []
+    if command is not None and command.signal_s:
+        moments.append(command.signal_s * 1e3 - first.wall_ns / 1e6)
+    if left is not None:
+        moments.append(left.left_s * 1e3 - first.wall_ns / 1e6)
+    at_ms = min((moment for moment in moments if moment is not None), default=None)
+    # Whoever is asked to end a run after something has failed, ends a broken run.
+    slack_ms = ALIVE_MS if sent or name == "SIGINT" else 0.0
+    before = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
+    before += [error.at_ms for error in view.errors.first]
+    if any(moment is not None and (at_ms is None or moment < at_ms - slack_ms) for moment in before):
+        return None
+    # Killed, and not known to have lived when the others got the signal: they got it because of that.
+    unnoted = [ends[rank.rank] for rank in view.ranks if not rank.closed and rank.ended is None]
+    unnoted = [one for one in unnoted if one.end is None]
+    if not (sent or interrupted or unnoted):
+        return None  # the command left processes, but none of its ranks
+    if at_ms is not None and not all(one.outlived(at_ms - slack_ms) for one in unnoted):
+        return None
+    # A terminal sends Ctrl-C to all ranks.
+    whole = bool(sent or left) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
+    early, ahead_ms = ((), 0.0) if sent or left else _ahead(interrupted)
+    if any(clock.uncertainty_ns is None or clock.uncertainty_ns / 1e6 > ahead_ms for clock in view.clocks):
+        early, ahead_ms = (), 0.0
+    named = early if early or whole else tuple(one.rank for one in interrupted)
+    steps = [rank.last_step for rank in view.ranks] + [one.step for one in view.in_flight.first]
+    newest = max((step for step in steps if step is not None), default=None)
+    return Interruption(name, newest, at_ms, named, ahead_ms, None if left is None else left.exit_code)
+
+
+def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
+    """The ranks that got the signal clearly before the others, which a launcher then ended, and by how much."""
+    times = [one.at_ms for one in interrupted if one.at_ms is not None]
+    if len(times) != len(interrupted) or len(times) < 2:
+        return (), 0.0
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    widest = max(range(len(gaps)), key=gaps.__getitem__)
+    if gaps[widest] < STANDS_MS or interrupted[0].end is None or interrupted[0].end.error:
+        return (), 0.0  # an exception comes when Python next runs
+    return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
+
+
+def who_sends(signal: str) -> str:
+    """Where a signal comes from that ends a run from outside."""
+    return {
+        "SIGHUP": "SIGHUP comes when a terminal closes: start the run with nohup, in tmux, or as a service.",
+        "SIGXCPU": "SIGXCPU comes at a limit of processor time: ulimit -t, or the scheduler's.",
+        "SIGINT": "Somebody pressed Ctrl-C, or sent SIGINT.",
+    }.get(
+        signal,
+        f"{signal} comes from whoever stops a job: a scheduler at its time limit or to make room, a container that is "
+        "shut down, kill. Their log says why.",
+    )

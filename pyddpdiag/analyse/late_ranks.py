@@ -173,12 +173,7 @@ def late_ranks(
     """The ranks that are late, the costliest first.
 
     Args:
-        steps: the judged steps.
-        lateness: how late every rank is in them.
-        usage: their use of the processor.
         foreign: what they wait for a core because of other programs; [steps, ranks] in ms.
-        sidecars: the ranks' settings.
-        lines: the looks at their threads.
         hot: what takes a part of each step outside of the training itself.
     """
     if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:

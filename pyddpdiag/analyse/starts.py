@@ -20,11 +20,7 @@ _GROUPS: Final = 4
 
 
 def judge_starts(starts: Sequence[Start]) -> tuple[str, tuple[Finding, ...]]:
-    """Where the ranks are, in a sentence, and whom the others wait for, if that is known.
-
-    Args:
-        starts: at least one.
-    """
+    """Where the ranks are, in a sentence, and whom the others wait for, if that is known."""
     found = tuple(waited_for(starts))
     if found:
         return sentence(found[0].message), found

@@ -40,9 +40,7 @@ def tried_of(noted: Tried, launch: Launch, shell: Shell, predicted: Mapping[str,
     """A trial as a report shows it: with what was expected of each cure, and its line, and without its blocks.
 
     Args:
-        noted: by the ranks, or by who starts them.
         launch: of the run, with the cures that a trial leaves as they are.
-        shell: to write lines for.
         predicted: ms per step that each option was expected to save.
     """
     # Options of a cure say all of how its buckets are summed.

@@ -13,14 +13,7 @@ from pyddpdiag.model.words import ranks, seconds
 
 
 def times_of(view: RunView, rank: int, since: int | None, until: int | None) -> dict[str, str | None]:
-    """When a rank came to the end of these steps, in UTC; of a step that is None nothing is said.
-
-    Args:
-        view: of the run.
-        rank: whose clock is read.
-        since: the number of a step.
-        until: of a later one.
-    """
+    """When a rank came to the end of these steps, in UTC; of a step that is None nothing is said."""
     steps = (("since_time", since), ("until_time", until))
     return {name: _wall_clock(view, rank, step) for name, step in steps if step is not None}
 

@@ -9,8 +9,8 @@ from math import exp, log
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.binomial import at_least, log_choose
 from pyddpdiag.analyse.bounds import CHANCE, NEARLY_ALL, SEVERAL, SHORTEST, TWICE, WINDOW
+from pyddpdiag.analyse.chance import at_least, log_choose
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
 
@@ -64,7 +64,6 @@ class Stretches:
         """What a finding about these stretches says: what was usual before them and after, and how many there are.
 
         Args:
-            values: of all rows.
             name: of the values; their unit is milliseconds.
         """
         first, last = self.spans[0], self.spans[-1]
@@ -105,9 +104,6 @@ def gathered(excess: Float64, series: int = 1) -> Span | None:
     What counts is by how much: of all steps that are over it by half of what is usual in the stretch, nearly all are
     there. If they were anywhere in the run, that would have a hypergeometric probability; times the steps at which it
     may begin and the series, it must be below `CHANCE`. Fewer than `SHORTEST` steps may be one event.
-
-    Args:
-        excess, series: as in `stretches`.
     """
     over = np.nan_to_num(excess, nan=-1.0)
     found = [

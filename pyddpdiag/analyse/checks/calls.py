@@ -16,7 +16,7 @@ from pyddpdiag.analyse.bounds import (
     matters,
 )
 from pyddpdiag.analyse.calls.callers import in_each_step, leave_it, package_of, places
-from pyddpdiag.analyse.calls.recurring import Recurring, met
+from pyddpdiag.analyse.calls.costs import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median

@@ -10,11 +10,10 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.fingerprints import Compared
 from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.training import optimizer_settings, stepped
+from pyddpdiag.analyse.settings import odd_ones, optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, listed, ranks, verb
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.skipped import Skipped
+from pyddpdiag.analyse.pairing import Skipped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.raised import Raised

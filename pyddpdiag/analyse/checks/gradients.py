@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.fingerprints import WatchedBuckets
+from pyddpdiag.analyse.settings import odd_ones
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.watched import WatchedBuckets
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import count, ranks, verb
 

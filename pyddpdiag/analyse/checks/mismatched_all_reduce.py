@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pyddpdiag.analyse.batches import out_of_batches
+from pyddpdiag.analyse.calls.different import UnequalCalls
 from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
-from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.settings import odd_ones
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.model.ending import End

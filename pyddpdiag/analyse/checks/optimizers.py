@@ -9,8 +9,8 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.fingerprints import Compared
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Stepped
 from pyddpdiag.model.words import count, percent, times

@@ -9,11 +9,11 @@ import numpy as np
 
 from pyddpdiag.analyse.alone import Alone
 from pyddpdiag.analyse.bounds import MOST
+from pyddpdiag.analyse.chance import period
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.episodes import episodes
 from pyddpdiag.analyse.life import TAIL
 from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import percent, times

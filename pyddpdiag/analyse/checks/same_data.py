@@ -17,7 +17,7 @@ from pyddpdiag.analyse.batches import given_batches
 from pyddpdiag.analyse.bounds import CLOSE, LEAST_VALUES, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.training import training_loader
+from pyddpdiag.analyse.settings import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Loaded

@@ -13,10 +13,16 @@ from pyddpdiag.analyse.batches import uneven_batches
 from pyddpdiag.analyse.bounds import MANY_PASSES, MANY_STEPS, SEVERAL, confidence, least_ms, matters
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
-from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.settings import Difference, by_host, differences, host_cores
+from pyddpdiag.analyse.settings import (
+    Difference,
+    by_host,
+    differences,
+    host_cores,
+    odd_ones,
+    training_loader,
+    workers_of,
+)
 from pyddpdiag.analyse.step_matrix import lower_median, median
-from pyddpdiag.analyse.training import training_loader, workers_of
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.sidecar import Module, Sidecar

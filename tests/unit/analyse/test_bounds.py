@@ -14,14 +14,14 @@ import pytest
 
 from pyddpdiag.analyse import bounds, rhythm, slower, standstill, wire_fit
 from pyddpdiag.analyse.alone import alone
-from pyddpdiag.analyse.checks.node_lost import _is_lost
+from pyddpdiag.analyse.checks.ends import _is_lost
 from pyddpdiag.analyse.core_waits import core_waits
 from pyddpdiag.analyse.crowding import Crowding
+from pyddpdiag.analyse.endings import _ahead
 from pyddpdiag.analyse.episodes import late_steps
 from pyddpdiag.analyse.exposure import exposure_of
 from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.interruption import _ahead
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import _if_seen
 from pyddpdiag.analyse.meetings import Meetings
