@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.rank_lost import lost_ranks
@@ -30,7 +31,7 @@ def _look(view: RunView) -> Iterator[Finding]:
     whole = view.run.is_whole
     lost = tuple(rank.rank for rank in lost_ranks(view)) if whole else ()
     absent = failure.missing if failure is not None and whole and not lost else ()
-    late = _in_own_code(view, first, failure, absent) if failure is not None and not lost else None
+    late = _in_own_code(view, failure, absent) if failure is not None and not lost else None
     stood = not lost and failure is not None and transfer_stood(view, failure)
     named, evidence = lost or absent, {}
     if late is not None:
@@ -81,11 +82,11 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _in_own_code(
-    view: RunView, first: OperationError, failure: FirstFailure, absent: Sequence[int]
+    view: RunView, failure: FirstFailure, absent: Sequence[int]
 ) -> tuple[tuple[int, ...], float, str] | None:
     """The ranks that were in their own code for longer than the others' timeout, for how long, and the line."""
-    at_ms, late = first.at_ms, failure.too_late
-    if at_ms is None or explain(first.text).role is not Role.WAITED:
+    at_ms, late = failure.at_ms, failure.too_late
+    if at_ms == inf or explain(failure.error.text).role is not Role.WAITED:
         return None
     waits = {one.rank for one in view.in_flight.first if not one.abandoned}
     # They lived, and waited in nothing, when the others' wait for them timed out.

@@ -86,7 +86,7 @@ def _where(view: RunView, found: Alone) -> Where | None:
 
 def _set_up_line(view: RunView, found: Alone) -> str:
     """The line at which the rank mostly was before its first pass; empty: not known, or not it."""
-    if found.rank not in view.sidecars or not found.from_start or len(found.at) > 1:
+    if not found.from_start or len(found.at) > 1:
         return ""
     most, best = MOST * 1e9 * found.lost_s, ""
     for name in ("before_group_line", "set_up_line", "after_module_line"):

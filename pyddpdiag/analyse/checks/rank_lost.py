@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from math import inf
 from typing import Final
 
 from pyddpdiag.analyse.bounds import ALIVE_MS
@@ -90,14 +91,13 @@ def lost_ranks(view: RunView) -> list[RankStats]:
 def _of_own(view: RunView) -> list[RankStats]:
     """The ranks that ended first for a reason that is noted; none if another one was killed well before them."""
     first = first_of_own(view.endings)
-    found = [rank for rank in view.ranks if rank.rank in first]
-    at_ms = min((end for rank in first if (end := view.endings[rank].at_ms) is not None), default=None)
+    at_ms = min((view.endings[rank].at_ms for rank in first), default=inf)
     for rank in view.ranks:
         seen = view.endings[rank.rank]
         killed = rank.process == "dead" and not rank.closed and rank.ended is None and seen.end is None
-        if killed and at_ms is not None and seen.alive_ms is not None and seen.alive_ms + ALIVE_MS < at_ms:
+        if killed and -inf < seen.alive_ms < at_ms - ALIVE_MS < inf:
             return []
-    return found
+    return [rank for rank in view.ranks if rank.rank in first]
 
 
 def _only_followed(view: RunView, rank: RankStats) -> bool:
@@ -106,9 +106,9 @@ def _only_followed(view: RunView, rank: RankStats) -> bool:
     if seen.why == "interrupted":
         return True
     moments = [error.at_ms for error in view.errors.first if error.at_ms is not None]
-    moments += [one.at_ms for one in view.endings.values() if one.why == "followed" and one.at_ms is not None]
+    moments += [one.at_ms for one in view.endings.values() if one.why == "followed"]
     unsure = max((clock.uncertainty_ns or 0) / 1e6 for clock in view.clocks)
-    return bool(moments) and rank.ended is None and seen.outlived(min(moments) + unsure)
+    return rank.ended is None and seen.outlived(min(moments, default=inf) + unsure)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -213,12 +213,11 @@ def _frozen_s(view: RunView, lost: Sequence[RankStats]) -> float:
 
     The system closes a process's connections when it ends, and the others fail at once. Theirs stayed open.
     """
-    first = view.errors.first[0] if view.errors.first else None
-    alive = [view.endings[rank.rank].alive_ms for rank in lost if not rank.ended]
-    if first is None or first.at_ms is None or explain(first.text).role is not Role.WAITED:
+    failed = view.first_failure
+    if failed is None or explain(failed.error.text).role is not Role.WAITED:
         return 0.0
-    last = max((each for each in alive if each is not None), default=first.at_ms)
-    return (first.at_ms - last) / 1e3 if first.at_ms - last > ALIVE_MS and None not in alive else 0.0
+    silent_ms = [failed.at_ms - view.endings[rank.rank].alive_ms for rank in lost if not rank.ended]
+    return min(silent_ms) / 1e3 if silent_ms and ALIVE_MS < min(silent_ms) and max(silent_ms) < inf else 0.0
 
 
 def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None], frozen_s: float) -> str:

@@ -200,7 +200,7 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
 
 
 def _loaders(view: RunView, which: Sequence[int]) -> list[Loaded]:
-    loaders = [training_loader(view.sidecars[rank]) for rank in which if rank in view.sidecars]
+    loaders = [training_loader(view.sidecars[rank]) for rank in which]
     return [one for one in loaders if one is not None]
 
 

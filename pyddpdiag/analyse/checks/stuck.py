@@ -7,6 +7,7 @@ their operation does. If none is missing, the operation itself does not end: the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 
 from pyddpdiag.analyse.batches import out_of_batches
@@ -86,12 +87,8 @@ def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
 
     A rank that was stopped, or whose machine was lost, gives no sign of life meanwhile.
     """
-    at_ms = failure.error.at_ms
-    return (
-        at_ms is not None
-        and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
-        and all(view.endings[rank].outlived(at_ms - ALIVE_MS) for rank in failure.members)
-    )
+    lived = all(view.endings[rank].outlived(failure.at_ms - ALIVE_MS) for rank in failure.members)
+    return lived and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
 
 
 def _evidence(silent_ms: float, awaited: Awaited) -> dict[str, float | int | str | None]:
@@ -203,7 +200,6 @@ def _astray(view: RunView, behind: Sequence[int]) -> str:
     sends = any(
         one.ddp.get("broadcast_buffers") and one.ddp.get("buffers")
         for rank in behind
-        if rank in view.sidecars
         for one in view.sidecars[rank].modules.values()
     )
     return _BUFFERS if waits == {"gloo:broadcast"} and sends else _LEFT_OUT
@@ -212,7 +208,7 @@ def _astray(view: RunView, behind: Sequence[int]) -> str:
 def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:
     """Somebody ended a run that stood still: whom the others waited for."""
     at_ms = interruption.at_ms
-    if at_ms is None:
+    if at_ms == inf:
         return
     waits = [one for one in view.awaited if one.missing]
     if not waits and view.first_failure is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse import bounds, rhythm, slower, standstill, wire_fit
+from pyddpdiag.analyse import bounds, chance, slower, standstill, wire_fit
 from pyddpdiag.analyse.alone import alone
 from pyddpdiag.analyse.checks.ends import _is_lost
 from pyddpdiag.analyse.core_waits import core_waits
@@ -243,7 +243,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "WORTH_A_WORD": (lambda: [_grows(each) for each in (0.0105, 0.0125)], [False, True]),
     "NEARLY_ALL": (
         lambda: [
-            rhythm.period(np.cumsum([4] * 20 + [9] * odd, dtype=np.int64)) is not None for odd in (1, 4)
+            chance.period(np.cumsum([4] * 20 + [9] * odd, dtype=np.int64)) is not None for odd in (1, 4)
         ],
         [True, False],
     ),
