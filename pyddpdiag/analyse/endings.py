@@ -122,7 +122,9 @@ class Interruption:
 def interruption(view: RunView) -> Interruption | None:
     """By what the run was ended from outside, if it came before anything else went wrong."""
     ends, command, first = view.endings, view.run.command, view.headers[0]
-    interrupted = sorted((one for one in ends.values() if one.why == "interrupted"), key=lambda one: one.at_ms)
+    interrupted = sorted(
+        (one for one in ends.values() if one.why == "interrupted"), key=lambda one: one.at_ms
+    )
     end = interrupted[0].end if interrupted else None
     sent = command.signal if command is not None else ""
     left = command if command is not None and command.left_s else None

@@ -464,6 +464,11 @@ class RunView:
         """What each rank sent to each other one, as far as their connections were read."""
         return links(self.connections, self.sidecars)
 
+    @property
+    def on_loopback(self) -> bool:
+        """Whether all that ranks send to each other goes over one machine's loopback interface."""
+        return bool(self.links) and all(link.loopback for link in self.links)
+
     @cached_property
     def link_faults(self) -> LinkFaults:
         """Which links lose, delay or hold up what they carry."""

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.endings import who_sends
 from pyddpdiag.analyse.nodes import Node
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.exit_codes import shown
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.node import BEAT_S
 from pyddpdiag.model.words import milliseconds, ranks, seconds, verb
 
@@ -39,7 +39,7 @@ def _from_outside(view: RunView) -> Iterator[Finding]:
         severity="error" if one.ranks else "note",
         message=said,
         confidence="high",
-        rank=one.ranks[0] if len(one.ranks) == 1 else None,
+        rank=culprit(one.ranks),
         since_step=one.step,
         evidence={
             "signal": one.signal,
@@ -67,7 +67,7 @@ def _machines(view: RunView) -> Iterator[Finding]:
             message=f"{host or 'a machine'}, on which {ranks(node.ranks)} ran, was lost: its pyddpdiag run was last "
             f"heard of at {_clock_time(node)}, {seconds(node.behind_s)} before the others, and did not note an end.",
             confidence="high" if over else "medium",
-            rank=node.ranks[0] if len(node.ranks) == 1 else None,
+            rank=culprit(node.ranks),
             since_step=last,
             evidence={
                 "host": host,

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.raised import Raised
 from pyddpdiag.model.rows import Gap
-from pyddpdiag.model.words import count, listed
+from pyddpdiag.model.words import at, count, listed
 from pyddpdiag.output import clean
 
 _ADVICE = (
@@ -85,8 +85,7 @@ def _raised(view: RunView, skipped: Skipped) -> Raised | None:
 def _by(raised: Raised | None) -> str:
     if raised is None:
         return ""
-    at = f" at {clean(raised.where)}" if raised.where else ""
-    return f", as its forward pass raised {clean(raised.error)}{at}, which the script caught"
+    return f", as its forward pass raised {clean(raised.error)}{at(clean(raised.where))}, which the script caught"
 
 
 def _crossed(skipped: tuple[Skipped, ...]) -> Finding:

@@ -13,7 +13,7 @@ from pyddpdiag.analyse.settings import odd_ones
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.model.ending import End
-from pyddpdiag.model.findings import Confidence, Finding
+from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.rows import Mismatch
 from pyddpdiag.model.words import count, listed, ranks, verb
 from pyddpdiag.output import clean
@@ -101,7 +101,7 @@ def _finding(
         severity="error",
         message=message + (f"; {'' if called else 'by then '}{first}" if said else "") + ".",
         confidence=confidence,
-        rank=named[0] if len(named) == 1 else None,
+        rank=culprit(named),
         since_step=step,
         where=known[0] if len(known) == 1 else None,
         evidence={**evidence, "step": step, "lines": said or None},

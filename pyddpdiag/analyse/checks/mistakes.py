@@ -14,7 +14,7 @@ from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.modes import SURE_LOOKS, Mode
 from pyddpdiag.model.training import Training
-from pyddpdiag.model.words import count, listed, milliseconds, ranks, times, verb
+from pyddpdiag.model.words import at, count, listed, milliseconds, ranks, times, verb
 
 _CLEARED: Final = {
     "kept": (
@@ -197,7 +197,6 @@ def _checkpoints(view: RunView) -> Iterator[Finding]:
     if not found:
         return
     worst = found[0]
-    at = f" at {worst.where}" if worst.where else ""
     more = "" if len(found) == 1 else f"; and into {count(len(found) - 1, 'more file')} likewise"
     result = (
         f"{worst.at_once} of {times(worst.known)} while another rank did: the file may hold a mixture of what they "
@@ -208,7 +207,7 @@ def _checkpoints(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="same_checkpoint",
         severity="warning" if worst.at_once else "note",
-        message=f"{ranks(worst.ranks)} save into the same file {worst.name}{at}, {result}{more}.",
+        message=f"{ranks(worst.ranks)} save into the same file {worst.name}{at(worst.where)}, {result}{more}.",
         confidence="high",
         where=worst.where or None,
         evidence={

@@ -13,26 +13,25 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.kinds import KINDS
-from pyddpdiag.model.rows import OperationError
-from pyddpdiag.model.words import count, ranks, verb
+from pyddpdiag.model.words import at, count, ranks, verb
 from pyddpdiag.output import clean
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    if not view.errors.first or view.interruption is not None:
+    failure = view.first_failure
+    if failure is None or view.interruption is not None:
         return
-    first, failure, total = view.errors.first[0], view.first_failure, view.errors.total
+    first, total = view.errors.first[0], view.errors.total
     end = view.endings[first.rank].end
     line = end.where if end is not None and end.error else view.endings[first.rank].where
-    at = f" at {line}" if line else ""
     # Where a rank's records are not here, it may be the cause.
     whole = view.run.is_whole
     lost = tuple(rank.rank for rank in lost_ranks(view)) if whole else ()
-    absent = failure.missing if failure is not None and whole and not lost else ()
-    late = _in_own_code(view, failure, absent) if failure is not None and not lost else None
-    stood = not lost and failure is not None and transfer_stood(view, failure)
+    absent = failure.missing if whole and not lost else ()
+    late = None if lost else _in_own_code(view, failure, absent)
+    stood = not lost and transfer_stood(view, failure)
     named, evidence = lost or absent, {}
     if late is not None:
         named, own_ms, line = late
@@ -57,14 +56,14 @@ def _look(view: RunView) -> Iterator[Finding]:
             cause = KINDS["operation_failed"].unless_led
         said = (
             f"{count(total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step {first.step} "
-            f"({first.kind} {first.what}{at}){f': {first.text}' if first.text else ''}"
+            f"({first.kind} {first.what}{at(line)}){f': {first.text}' if first.text else ''}"
         )
     yield Finding(
         kind="operation_failed",
         severity="error",
         message=said,
         confidence="high" if named or stood else "certain",
-        rank=named[0] if len(named) == 1 else None,
+        rank=culprit(named),
         bucket=first.what if first.kind == "bucket" else None,
         since_step=first.step,
         where=line or None,
@@ -135,7 +134,7 @@ def _in_flight(view: RunView) -> Iterator[Finding]:
         message=f"{count(view.in_flight.total, 'operation')} had begun and not ended on {ranks(waiting)}; the "
         f"longest, {longest.kind} {longest.what} of step {longest.step}{longest.lasted}.",
         confidence="certain",
-        rank=waiting[0] if len(waiting) == 1 else None,
+        rank=culprit(waiting),
         bucket=longest.what if longest.kind == "bucket" else None,
         since_step=longest.step,
         evidence={"operations": view.in_flight.total, "open_ms": longest.open_ms},

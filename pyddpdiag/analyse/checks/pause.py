@@ -30,7 +30,7 @@ from pyddpdiag.analyse.lines import Where, where_of
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import words
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import milliseconds, percent, ranks
 from pyddpdiag.output import clean
 
@@ -246,7 +246,7 @@ def _collector(view: RunView) -> Iterator[Finding]:
         message=f"Python's garbage collector takes {percent(worst / wall)} of the time on {ranks(caught)}: "
         f"{milliseconds(worst)} of a step of {milliseconds(wall)} on average.",
         confidence=confidence(steps.steps),
-        rank=caught[0] if len(caught) == 1 else None,
+        rank=culprit(caught),
         cost_ms=worst,
         evidence={"collector_ms": worst, "step_ms": wall, "ranks": len(caught), "steps": steps.steps},
         change_mind="The step takes as long after gc.disable().",

@@ -233,7 +233,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
         [True, False],
     ),
     "SEVERAL": (lambda: ["stretches" in _spans(count) for count in (3, 4)], [False, True]),
-    "MATTERS_SHARE": (lambda: [bounds.matters(cost, 100.0) for cost in (4.5, 5.5)], [False, True]),
+    "MATTERS_SHARE": (lambda: [bounds.severity(cost, 100.0) for cost in (4.5, 5.5)], ["note", "warning"]),
     "HEALTHY_SHARE": (lambda: [_waits(each, 100.0) for each in (9.0, 11.0)], [False, True]),
     "QUIET_SHARE": (lambda: [_late(each) for each in (11.0, 13.0)], ["low", "high"]),
     "LARGE_SHARE": (
