@@ -8,10 +8,9 @@ from typing import Final
 
 from pyddpdiag.analyse.bounds import STILL_MS
 from pyddpdiag.analyse.catalog import find
+from pyddpdiag.analyse.endings import who_sends
 from pyddpdiag.analyse.group_view import parts
-from pyddpdiag.analyse.interruption import who_sends
-from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.analyse.standstill import quiet_ms, threshold_ms
+from pyddpdiag.analyse.standstill import Awaited, quiet_ms, threshold_ms
 from pyddpdiag.analyse.weigh.causes import causes_first, leads
 from pyddpdiag.analyse.weigh.undecided import waited_in_vain
 from pyddpdiag.live.look import Look

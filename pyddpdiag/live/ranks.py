@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pyddpdiag.analyse.progress import Awaited
+from pyddpdiag.analyse.standstill import Awaited
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.live.begun import begun_state
 from pyddpdiag.live.look import Look

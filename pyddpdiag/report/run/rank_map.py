@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.anatomy import FEW
-from pyddpdiag.analyse.rank_map import RankMap, rank_map
+from pyddpdiag.analyse.anatomy import FEW, RankMap, rank_map
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import milliseconds
 from pyddpdiag.report.charts.chart import Axis, Chart, Heat, Number, Panel, plain

@@ -10,7 +10,7 @@ import pytest
 from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.anatomy import OWN, anatomy
-from pyddpdiag.analyse.shown_steps import step_to_open
+from pyddpdiag.analyse.details import step_to_open
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Area, Chart, Points, Spans

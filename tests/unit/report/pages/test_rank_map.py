@@ -9,7 +9,7 @@ import pytest
 from support.bulk_writer import write_bulk
 from support.trace_writer import write_training
 
-from pyddpdiag.analyse.rank_map import COLUMNS, ROWS, rank_map
+from pyddpdiag.analyse.anatomy import COLUMNS, ROWS, rank_map
 from pyddpdiag.model.steps import StepTable
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.charts.chart import Heat

@@ -15,7 +15,7 @@ from support.shown_run import write_shown
 from support.trace_writer import write_training
 
 from pyddpdiag.analyse.anatomy import PARTS, anatomy
-from pyddpdiag.analyse.shown_steps import steps_to_show
+from pyddpdiag.analyse.details import steps_to_show
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Area, Axis, Chart, Heat, Line, Panel, Points, Spans

@@ -1,9 +1,12 @@
-"""Which part of the looks at ranks saw something, between which bounds, and from when to when."""
+"""Statistics of looks: which part of them saw something, from when to when, and whether it takes longer in one sample
+than in another, beyond chance."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, log1p, sqrt
+from statistics import NormalDist
 
 import numpy as np
 
@@ -76,3 +79,51 @@ def _effect(there: Float64, looks: Float64) -> float:
         return 1.0
     squares = float(((there - share * looks) ** 2).sum())
     return max(1.0, squares * steps / (steps - 1) / (whole * share * (1 - share)))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The time at a place, step by step, as looks tell it.
+
+    `ms`: of each step of each rank, 0 without a look. `look_ms`: for what one look stands.
+    """
+
+    ms: Float64
+    look_ms: float
+
+    @property
+    def mean_ms(self) -> float:
+        """Per step; 0 without any."""
+        return float(self.ms.mean()) if len(self.ms) else 0.0
+
+    @property
+    def variance(self) -> float:
+        """Of the mean, in ms^2.
+
+        Looks at random moments are a Poisson process, and the variance of a count is the count. One look more is
+        counted: a place that no look met may be one that the next would meet (as Agresti and Caffo do for proportions,
+        The American Statistician 54, 2000). But all looks of a step may have met one and the same wait: where the steps
+        differ by more than that, theirs is the variance (Cochran, Sampling Techniques, 1977, chapter 9).
+        """
+        steps = len(self.ms)
+        if not steps:
+            return 0.0
+        of_looks = (float(self.ms.sum()) + self.look_ms) * self.look_ms / steps**2
+        return max(of_looks, float(self.ms.var(ddof=1)) / steps) if steps > 1 else of_looks
+
+    def exceeds(self, other: Sample, times: float, compared: int) -> bool:
+        """Whether its mean is larger than so many times the other's: a test of two rates, by the normal approximation
+        (Krishnamoorthy and Thomson, Journal of Statistical Planning and Inference 119, 2004).
+
+        Args:
+            times: how many times as long it may take.
+            compared: among how many such differences this is the largest (Bonferroni).
+        """
+        sure = NormalDist().inv_cdf(1 - CHANCE / max(1, compared))
+        spread = sqrt(self.variance + times**2 * other.variance)
+        return self.mean_ms - times * other.mean_ms > sure * spread
+
+
+def joined(samples: Sequence[Sample]) -> Sample:
+    """The steps of all of these."""
+    return Sample(np.concatenate([each.ms for each in samples]), max(each.look_ms for each in samples))

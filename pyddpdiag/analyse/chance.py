@@ -1,15 +1,36 @@
-"""Whether something happens at regular intervals."""
+"""What chance does: how often events hit, and whether they come at regular intervals."""
 
 from __future__ import annotations
 
-from math import exp, lgamma
+from math import exp, lgamma, log, log1p
 
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.binomial import at_least
 from pyddpdiag.analyse.bounds import NEARLY_ALL
 from pyddpdiag.analyse.grouped import Float64
+
+
+def log_choose(of: int, some: int) -> float:
+    """The natural logarithm of the number of ways to choose `some` `of` so many; 0 <= `some` <= `of`."""
+    return lgamma(of + 1) - lgamma(some + 1) - lgamma(of - some + 1)
+
+
+def at_least(some: int, of: int, share: float) -> float:
+    """The probability of at least `some` hits in so many tries, of which each hits with the probability `share`.
+
+    1 for no more than are to be expected. By the ratio of neighbouring terms, largest first.
+    """
+    if some <= of * share:
+        return 1.0
+    term, total = 1.0, 0.0
+    for hits in range(some, of + 1):
+        total += term
+        term *= (of - hits) / (hits + 1) * share / (1.0 - share)
+        if term < 1e-9 * total:
+            break
+    first = log_choose(of, some) + some * log(share) + (of - some) * log1p(-share)
+    return exp(min(0.0, first + log(total)))
 
 
 def period(steps: npt.NDArray[np.int64]) -> float | None:
@@ -44,9 +65,6 @@ def chance_alike(lengths: Float64) -> float:
     """The probability that so many lengths at random are so much alike, by the shortest over the longest.
 
     What is beyond a threshold is spread exponentially: of its order statistics (Renyi, 1953), by the beta function.
-
-    Args:
-        lengths: all above 0; any unit.
     """
     count, more = len(lengths), float(lengths.max() / lengths.min()) - 1.0
     if more <= 0.0:
