@@ -19,11 +19,9 @@ from pyddpdiag.live.pulse import Pulse, RankPulse, Watcher
 from pyddpdiag.model.findings import EXIT_CODES
 from pyddpdiag.model.words import count, milliseconds, number, percent, seconds, sentence
 from pyddpdiag.output import clean, say
-from pyddpdiag.report.life import grouped
-from pyddpdiag.report.life_bars import life_bars
+from pyddpdiag.report.life import grouped, life_bars
 from pyddpdiag.report.screen import Screen, screen_for
-from pyddpdiag.report.table import Cell, Table
-from pyddpdiag.report.tables import cell
+from pyddpdiag.report.tables import Cell, Table, cell
 from pyddpdiag.report.text import STATUS_STYLE
 
 SCHEMA_VERSION: Final = 1

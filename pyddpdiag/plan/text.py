@@ -12,7 +12,7 @@ from pyddpdiag.plan.scaling import WORTHWHILE
 from pyddpdiag.plan.settings import Limit, Plan, Scaling
 from pyddpdiag.plan.units import MOST_RANKS
 from pyddpdiag.report.screen import INDENT, screen_for
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 _LIMITS: Final[dict[Limit, str]] = {
     "latency": "the rounds of the ring, whose latency adds up",

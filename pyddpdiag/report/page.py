@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from pyddpdiag.output import as_html
 from pyddpdiag.report.charts import plotly
-from pyddpdiag.report.charts.chart import Chart, Choice, Heat, Spans
-from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.chart import Chart, Choice, Heat, Spans, colour
 from pyddpdiag.report.charts.svg import svg
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 
 _PICKS: Final = "Show below:"
 _KEYS: Final = "Keys: arrows move it, plus and minus zoom, 0 shows all."

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyddpdiag.model.words import seconds
-from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, plain
-from pyddpdiag.report.charts.stacked import stacked
+from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, plain, stacked
 from pyddpdiag.report.page import Section
 from pyddpdiag.report.page import page as whole_page
 from pyddpdiag.scaling.model import Run

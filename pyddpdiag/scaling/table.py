@@ -7,7 +7,7 @@ from typing import TextIO
 
 from pyddpdiag.output import Buffer
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 from pyddpdiag.scaling.model import Run
 
 _HEADS = {"compute_s": "compute", "data_wait_s": "data", "exposed_s": "exposed", "other_s": "other"}

@@ -26,7 +26,7 @@ from pyddpdiag.output import as_html, clean, clean_lines, say
 from pyddpdiag.report.page import Notice, Paragraph
 from pyddpdiag.report.page import page as whole_page
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 # Sets the window's title, then colours, a direction mark, half a surrogate pair, a bell and a carriage return.
 EVIL = "a\x1b]0;owned\x07\x1b[31m\u202eb\ud800\x9b\r<script>c"

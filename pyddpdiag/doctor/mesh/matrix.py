@@ -10,7 +10,7 @@ from pyddpdiag.doctor.mesh.verdict import Verdict
 from pyddpdiag.model.words import count
 from pyddpdiag.output import clean
 from pyddpdiag.report.screen import INDENT, screen_for
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 
 SCHEMA_VERSION: Final = 1
 _MOST_COLUMNS = 8

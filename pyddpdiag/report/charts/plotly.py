@@ -24,9 +24,10 @@ from pyddpdiag.report.charts.chart import (
     Series,
     Spans,
     Whiskers,
+    colour,
+    ink_on,
     rounded,
 )
-from pyddpdiag.report.charts.colours import colour, ink_on
 
 GAP: Final = 44
 """Pixels between two panels, for the title of the lower one."""

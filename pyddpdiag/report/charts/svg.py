@@ -22,8 +22,9 @@ from pyddpdiag.report.charts.chart import (
     Series,
     Spans,
     Whiskers,
+    colour,
+    ink_on,
 )
-from pyddpdiag.report.charts.colours import colour, ink_on
 from pyddpdiag.report.charts.scales import Scale, extent, scale, written
 
 WIDTH: Final = 860

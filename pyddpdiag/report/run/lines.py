@@ -10,8 +10,7 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import number, percent
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Part
-from pyddpdiag.report.table import Table
-from pyddpdiag.report.tables import table_of
+from pyddpdiag.report.tables import Table, table_of
 
 MOST_RANKS: Final = 8
 MOST_ROWS: Final = 200

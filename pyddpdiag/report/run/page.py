@@ -9,17 +9,7 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import CHOICES, Paragraph, Section, page
-from pyddpdiag.report.run import (
-    account,
-    buckets,
-    lines,
-    links,
-    norms_and_loss,
-    steps,
-    trial,
-    verdict,
-    waterfall,
-)
+from pyddpdiag.report.run import buckets, lines, norms_and_loss, steps, trial, verdict, waterfall
 
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
@@ -43,9 +33,9 @@ def sections(report: RunReport, details: RunDetails | None, *, zoom: bool = Fals
         Section("One step", single if details else [Paragraph(_NO_DETAILS, dim=True)]),
         Section("Lines of the script", lines.parts(report)),
         Section("Buckets", buckets.parts(report, details)),
-        Section("Links", links.parts(report)),
+        Section("Links", buckets.link_parts(report)),
         Section("Gradients and loss", norms_and_loss.parts(report, details)),
-        Section("The whole run", account.parts(report)),
+        Section("The whole run", verdict.account_parts(report)),
         Section("Files and ranks", verdict.rest(report)),
     ]
     return [section for section in found if section.parts]

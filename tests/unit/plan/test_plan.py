@@ -19,7 +19,7 @@ from pyddpdiag.plan.paths import HALVED
 from pyddpdiag.plan.read import plan_folder
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.plan.text import scaling_sentence
-from pyddpdiag.report.run.figures import figures
+from pyddpdiag.report.run.verdict import figures
 
 ROUND_MS, MS_PER_MIB = 0.5, 4.0
 PARAMETERS = 12
