@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from pyddpdiag.errors import TraceError
-from pyddpdiag.live.begun import judge_begun
 from pyddpdiag.live.judge import is_settled, judge
 from pyddpdiag.live.look import look
+from pyddpdiag.live.ranks import judge_begun
 from pyddpdiag.live.stacks import stacks_of
 from pyddpdiag.live.state import Hang
 from pyddpdiag.trace.attempts import choose_attempt

@@ -1,12 +1,13 @@
-"""What a bucket takes in a ring of any number of ranks, from a fit to a ring of another."""
+"""What a bucket takes in a ring of any number of ranks, beside ranks that compute, and on another path than Gloo's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import LONG
+from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, BYTES_SHARE, LATENCY_SHARE, LONG, SLOW_START
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.wire_fit import fit_times
 
@@ -39,3 +40,113 @@ def fit_ring(sizes: Float64, work: Float64, ranks: int, most_round_ms: float = n
     rounds = 2 * (ranks - 1)
     fit = fit_times(sizes, work, rounds * most_round_ms)
     return Ring(fit.latency_ms / rounds, fit.ms_per_byte * ranks / rounds)
+
+
+_LEAST_LOST: Final = 0.1
+"""Of the time with buckets on their way, a rank that waits less for a core shares none."""
+
+_LEAST_PACE: Final = 0.2
+_PACES: Final = np.arange(1.0, _LEAST_PACE - 0.005, -0.02)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How fast each goes on while ranks compute and buckets are on their way, of what it is alone.
+
+    `wire` is that of the buckets, `compute` that of the ranks.
+    """
+
+    wire: float = 1.0
+    compute: float = 1.0
+
+
+@dataclass(frozen=True)
+class Contention:
+    """What tells of sharing in a recorded run, in ms.
+
+    Attributes:
+        core_wait: of a step, for which a rank that was ready to compute waited for a core; NaN: not known.
+        both: of a step, with a rank computing and buckets on their way.
+        most_round: what a round of the ring can take at most, by the connections' own round trips; None: not known.
+    """
+
+    core_wait: float
+    both: float
+    most_round: float | None
+
+
+def busy_before(started: Float64, ended: Float64, until: Float64) -> Float64:
+    """For how long something was on its way before `until`: [steps, times].
+
+    Args:
+        started, ended: of each bucket: [steps, buckets].
+        until: [steps, times].
+    """
+    order = np.argsort(started, axis=1)
+    begin, end = (np.take_along_axis(each, order, axis=1) for each in (started, ended))
+    # Each counts from where those before it have ended.
+    before = np.maximum.accumulate(end, axis=1)[:, :-1]
+    begin = np.concatenate([begin[:, :1], np.maximum(begin[:, 1:], before)], axis=1)
+    end = np.maximum(begin, end)
+    found = np.zeros(until.shape)
+    for place in range(begin.shape[1]):
+        found += np.clip(until - begin[:, place, None], 0.0, (end - begin)[:, place, None])
+    return found
+
+
+def fit(
+    sizes: Float64, during: Float64, after: Float64, ranks: int, contention: Contention
+) -> tuple[Ring | None, Sharing]:
+    """The ring over `ranks`, and what backward and buckets take from each other.
+
+    A small bucket that takes long says that the ring's rounds are long, or that the ranks, which compute meanwhile,
+    left it no core. Where they waited for a core themselves, rounds are no longer than the connections' round trips
+    allow; the rest is sharing. A core's time is either's: together they do not go slower than one of them alone.
+
+    Args:
+        sizes: of the buckets, in bytes.
+        during, after: what each took with the link to itself while ranks computed, and after that: [buckets] in ms.
+        ranks: of the recorded run.
+        contention: what else the run tells.
+    """
+    work = during + after
+    most = np.inf if contention.most_round is None else contention.most_round
+    lost = contention.core_wait / contention.both if contention.both > 0 else np.nan
+    ring = fit_ring(sizes, work, ranks, SLOW_START * most)
+    if ring is None or not lost >= _LEAST_LOST:
+        return ring, Sharing()
+    compute = max(1.0 - lost, _LEAST_PACE)
+    if contention.most_round is None:
+        return ring, Sharing(1.0, compute)
+    for pace in _PACES.tolist():
+        found = fit_ring(sizes, pace * during + after, ranks)
+        if found is not None and found.round_ms <= most:
+            return found, Sharing(pace, max(compute, 1.0 - pace))
+    # Buckets that were on their way together did not get equal parts of the link.
+    return fit_ring(sizes, work, ranks, most), Sharing(1.0, compute)
+
+
+Path = Literal["gloo", "bf16", "fp16", "shared memory"]
+
+HALVED: Final = 0.5
+"""Of what a bucket takes beyond its latency, what 16 bits save: half of the bytes. What the report promises is less
+(`analyse.wire_fit`), so that it is kept."""
+
+
+def on_path(path: Path, sizes: Float64, latency: Float64, rest: Float64) -> Float64:
+    """What each bucket takes, in ms.
+
+    Shared memory leaves the shares with which the report predicts it; docs/cures.md says how far off these are.
+
+    Args:
+        path: that all buckets take.
+        sizes: of the buckets, in bytes.
+        latency: what each takes over Gloo, however small it is, in ms.
+        rest: what it takes beyond that.
+    """
+    if path == "gloo":
+        return latency + rest
+    if path == "shared memory":
+        return LATENCY_SHARE * latency + BYTES_SHARE * rest
+    # Small ones take as long as before.
+    return latency + rest * np.where(sizes > ALL_LATENCY_BYTES, 1.0 - HALVED, 1.0)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.plan.sharing import Sharing
+from pyddpdiag.plan.ring import Sharing
 
 WORKERS: Final = 2
 """Gloo's threads per process group: so many operations are on their way at once."""

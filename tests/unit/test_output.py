@@ -20,7 +20,7 @@ from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.shown import page as compare_page
 from pyddpdiag.bench.compare.shown import print_comparison
 from pyddpdiag.bench.entries_table import print_entries
-from pyddpdiag.bench.reading import parse
+from pyddpdiag.bench.results import parse
 from pyddpdiag.cli import main
 from pyddpdiag.output import as_html, clean, clean_lines, say
 from pyddpdiag.report.page import Notice, Paragraph
@@ -193,7 +193,7 @@ def test_comparison_as_text_and_page() -> None:
 
 
 def test_comparison_as_a_chart() -> None:
-    from pyddpdiag.bench.compare.charts import charts
+    from pyddpdiag.bench.compare.shown import charts
     from pyddpdiag.report.charts.svg import svg
 
     comparison = compare([parse(evil_results(), f"{EVIL}{n}.json") for n in range(2)])

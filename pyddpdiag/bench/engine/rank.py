@@ -14,11 +14,8 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.bench.engine.conductor import Conductor
-from pyddpdiag.bench.engine.control import Control
-from pyddpdiag.bench.engine.launches import Launch
-from pyddpdiag.bench.engine.news import Elsewhere, Gathered
-from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.rank_worker import RankWorker
+from pyddpdiag.bench.engine.plan import Elsewhere, Gathered, Launch, SweepPlan
+from pyddpdiag.bench.engine.rank_worker import Control, RankWorker
 from pyddpdiag.ranks.interfaces import VARIABLE
 from pyddpdiag.ranks.session import Session
 

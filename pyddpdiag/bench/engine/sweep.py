@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.launches import Launch, Remaining, has_room, rounds_of_launches, run_launch
-from pyddpdiag.bench.engine.news import News
-from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
+from pyddpdiag.bench.engine.collect import Collected, ResultWriter, whole
+from pyddpdiag.bench.engine.plan import (
+    Launch,
+    News,
+    Remaining,
+    SweepPlan,
+    has_room,
+    rounds_of_launches,
+    run_launch,
+)
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.ranks import interfaces

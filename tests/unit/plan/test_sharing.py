@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyddpdiag.plan.ring import Ring
+from pyddpdiag.plan.ring import Contention, Ring, Sharing, busy_before, fit
 from pyddpdiag.plan.schedule import replay
-from pyddpdiag.plan.sharing import Contention, Sharing, busy_before, fit
 
 SIZES = np.array([1e6, 1e7])
 RING = Ring(0.1, 1e-5)
