@@ -1,7 +1,8 @@
 """Result files: pytest-benchmark's JSON with what DDP needs on top, under `extra_info`.
 
 Reading and writing them takes neither torch nor the native module; whatever is wrong with one is said, with the place
-in it. `docs/benchmarks.md` describes the keys."""
+in it. `docs/benchmarks.md` describes the keys.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyddpdiag.doctor import answers, launcher_facts, local, logs
+from pyddpdiag.doctor import answers, check, local, logs
 from pyddpdiag.doctor.check import Situation
 from pyddpdiag.errors import RendezvousError, UsageError
 from pyddpdiag.messages.shells import Shell, this_shell
@@ -78,7 +78,7 @@ def situation_of(asked: Asked) -> Situation:
         UsageError: the shell is unknown.
     """
     environ = dict(os.environ)
-    place = launcher_facts.read(environ, asked.rank, asked.world_size, asked.local_world_size)
+    place = check.read(environ, asked.rank, asked.world_size, asked.local_world_size)
     target: Target | None = None
     problem = ""
     try:
@@ -91,7 +91,7 @@ def situation_of(asked: Asked) -> Situation:
 
 
 def _from_environment(environ: dict[str, str], *, agent: bool) -> TcpTarget | None:
-    port = launcher_facts.number(environ, "MASTER_PORT")
+    port = check.number(environ, "MASTER_PORT")
     host = environ.get("MASTER_ADDR")
     return TcpTarget(host, port, agent) if host and port is not None and 0 < port < 65536 else None
 

@@ -1,6 +1,7 @@
 """What the output can show: its width, the characters of its encoding, and how tables are fitted into it.
 
-Texts give way where a table is too wide; numbers never do."""
+Texts give way where a table is too wide; numbers never do.
+"""
 
 from __future__ import annotations
 

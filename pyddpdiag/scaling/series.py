@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyddpdiag.bench import results
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
-from pyddpdiag.ranks.events import Note
+from pyddpdiag.ranks.session import Note
 from pyddpdiag.report.charts import picture
 from pyddpdiag.scaling.charts import charts, page, text
 from pyddpdiag.scaling.model import Run, split_of

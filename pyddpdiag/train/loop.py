@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import TrainError, UsageError
-from pyddpdiag.ranks.events import Note
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.session import Note
 from pyddpdiag.train import gpu, state
 from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
 from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult

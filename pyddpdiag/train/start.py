@@ -7,13 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyddpdiag.ranks.events import Event as RankEvent
-from pyddpdiag.ranks.events import JobMessage
 from pyddpdiag.ranks.join import join as join_ranks
+from pyddpdiag.ranks.launch import Node
 from pyddpdiag.ranks.launch import launch as launch_ranks
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.session import Event as RankEvent
+from pyddpdiag.ranks.session import JobMessage, Options
 from pyddpdiag.ranks.session import Session as RankSession
 from pyddpdiag.train import traces
 from pyddpdiag.train.events import TrainResult
@@ -40,7 +39,7 @@ def launch(
     Args:
         settings: of the run.
         nproc: number of ranks.
-        on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.events`), and with what the
+        on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.session`), and with what the
             training tells (`pyddpdiag.train.events`).
         job: a picklable function to run on each rank instead of `loop.train_rank`.
         machine: this machine's place among several that each launch `nproc` ranks; None: all ranks are here.

@@ -13,7 +13,7 @@ from pyddpdiag.cures import processes
 from pyddpdiag.cures.ddp_arguments import option
 from pyddpdiag.errors import UsageError
 from pyddpdiag.ranks.cores import threads_per_rank
-from pyddpdiag.ranks.events import Note
+from pyddpdiag.ranks.session import Note
 from pyddpdiag.train.rank_session import Session
 
 

@@ -145,7 +145,7 @@ def test_page_of_evil_parts() -> None:
 
 
 def test_progress_of_a_training() -> None:
-    from pyddpdiag.ranks.events import Note
+    from pyddpdiag.ranks.session import Note
     from pyddpdiag.train.display import Display
 
     target = io.StringIO()

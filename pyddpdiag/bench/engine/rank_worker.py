@@ -17,10 +17,10 @@ import torch.distributed as dist
 from pyddpdiag.bench.cases import Case
 from pyddpdiag.bench.engine.plan import SweepPlan
 from pyddpdiag.bench.engine.worker import Worker, build
-from pyddpdiag.ranks.deadline import deadline
-from pyddpdiag.ranks.events import Event
 from pyddpdiag.ranks.failure import Failure
 from pyddpdiag.ranks.interfaces import VARIABLE
+from pyddpdiag.ranks.interrupts import deadline
+from pyddpdiag.ranks.session import Event
 
 # A round may take this many times the longest so far, and at least this many seconds.
 _LIMIT_ROUNDS = 20.0

@@ -23,12 +23,10 @@ from pyddpdiag.bench.engine.plan import (
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.events import Event, JobMessage, Note
 from pyddpdiag.ranks.join import join
-from pyddpdiag.ranks.launch import launch
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
+from pyddpdiag.ranks.launch import Node, launch
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.session import Event, JobMessage, Note, Options
 
 
 @dataclass

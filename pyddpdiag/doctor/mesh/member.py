@@ -11,11 +11,11 @@ from dataclasses import asdict
 from typing import Any
 
 from pyddpdiag.doctor.mesh.facts import Facts, Spot, gather
+from pyddpdiag.doctor.mesh.place import Line, Message
 from pyddpdiag.doctor.mesh.probe import Attempt, Listener, reach
-from pyddpdiag.doctor.mesh.wire import Line, Message
 from pyddpdiag.doctor.other_process import OtherProcess
 from pyddpdiag.errors import DoctorError
-from pyddpdiag.ranks import addresses
+from pyddpdiag.ranks import interfaces
 
 _AT_ONCE = 16
 
@@ -33,7 +33,7 @@ class Member:
     def __init__(self, rank: int, world_size: int, environ: Mapping[str, str], wait_s: float) -> None:
         token = secrets.token_hex(16)
         self._listeners: dict[str, Listener] = {}
-        for one in addresses.found():
+        for one in interfaces.found():
             for address in one.routable if one.up else ():
                 try:
                     self._listeners.setdefault(address, Listener(address, token))

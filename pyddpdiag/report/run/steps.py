@@ -1,7 +1,8 @@
 """The anatomy of a step on each rank over the run, the slow steps, and the map of many ranks.
 
 It begins with what the parts of a step are called and coloured in every chart of a run, and which ranks are drawn
-together."""
+together.
+"""
 
 from __future__ import annotations
 

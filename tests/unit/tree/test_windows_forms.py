@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from support.commands import python
 from support.ranks import receive
 
-from pyddpdiag.ranks.meeting_file import fresh_file
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, file_path, join_url
+from pyddpdiag.ranks.stale import fresh_file
 from pyddpdiag.train.traces import default_folder
 
 ROOT = Path(__file__).resolve().parents[3]
