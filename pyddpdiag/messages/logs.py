@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from pyddpdiag.messages import ends, members, outside, prefixes, tracebacks
+from pyddpdiag.messages import ends, prefixes, tracebacks
 from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.explain import MAX_TEXT, Explanation, condensed, recognise
 from pyddpdiag.messages.judge import NO_ERROR, OWN_ERROR, THREAD_ERROR, Case, LogVerdict, RankLog, judge
@@ -54,7 +55,7 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
     logs += _ended_without_a_word(logs, seen)
     first = ends.first_of(seen)
     death = _meaning(first, lines_for) if first is not None else None
-    missing = members.missing_of(texts.values())
+    missing = missing_of(texts.values())
     text = "\n".join(texts.values())
     return judge(Case(tuple(logs), tuple(facts), missing, first, death, text, lines_for))
 
@@ -116,13 +117,13 @@ def _read_one(
     found = recognise(text, lines_for=shell, around=around if rank is None else f"[rank{rank}] {around}")
     raised = tracebacks.find(text, last)
     beside = {one.start for one in raised if one.aside}
-    facts = [one for one in found if outside.is_outside(one) and not outside.follows_a_failure(one, around)]
+    facts = [one for one in found if ends.is_outside(one) and not ends.follows_a_failure(one, around)]
     # What ended a thread, and not the rank, is no more than a warning.
     inside = [
         replace(one, role=Role.WARNING)
         if one.position in beside
         else replace(one, role=Role.SUMMARY)
-        if outside.is_outside(one)
+        if ends.is_outside(one)
         else one
         for one in found
         if one not in facts
@@ -216,3 +217,39 @@ def _meaning(end: End, shell: Shell | None) -> Explanation | None:
     facts = {"rank": str(end.rank)} if end.rank is not None else {}
     best = min(found, key=lambda one: (one.role, one.position))
     return replace(best, line=clean(end.line, 300), facts={**facts, "exitcode": str(end.code)})
+
+
+_MEMBER = re.compile(r"\bGLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<size>\d+)")
+_ALL_THERE = re.compile(r"\bAll distributed processes registered\b")
+
+
+def missing_of(texts: Iterable[str]) -> Explanation | None:
+    """The ranks of a job that its log does not show to have begun, though it shows others; None: none is missing.
+
+    A log of one rank alone says nothing of the others.
+    """
+    for text in texts:
+        begun = Counter((int(one["rank"]), int(one["size"])) for one in _MEMBER.finditer(text))
+        size = max((size for _, size in begun), default=0)
+        ranks = {rank for rank, of in begun if of == size}
+        if begun.total() < 2 or len(ranks) >= size or _ALL_THERE.search(text):
+            continue
+        missing = ", ".join(str(rank) for rank in range(size) if rank not in ranks)
+        line = next(one.group() for one in _MEMBER.finditer(text) if int(one["size"]) == size)
+        if len(ranks) == 1:
+            cause = (
+                f"{begun.total()} processes began, each as rank {min(ranks)} of {size}: none knows who it is."
+            )
+        else:
+            cause = f"{len(ranks)} of {size} ranks began, and wait for the others."
+        return Explanation(
+            "ranks_missing",
+            cause,
+            "Start the script with srun, with as many tasks on each node as the Trainer has devices "
+            "(--ntasks-per-node), and as many nodes as its num_nodes.",
+            Role.WAITED,
+            lines=("srun --ntasks-per-node=RANKS-PER-NODE python SCRIPT.py",),
+            line=line,
+            facts={"missing": missing},
+        )
+    return None

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed d
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.model.lanes import GroupLane
+from pyddpdiag.model.sidecar import GroupLane
 from pyddpdiag.paths import exchange_setup, gathering, gloo
 from pyddpdiag.paths.lanes import OWN, Lane
 

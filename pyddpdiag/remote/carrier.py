@@ -15,8 +15,18 @@ from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceExistsError
 from pyddpdiag.model.command import NAME
 from pyddpdiag.model.run_files import HEADER_BYTES, is_trace
 from pyddpdiag.output import say
-from pyddpdiag.remote.local import files_of, links_of, open_own, run_id, runs_of
-from pyddpdiag.remote.pieces import INDEX, LIVE, Index, checksum, read_pieces
+from pyddpdiag.remote.local import (
+    INDEX,
+    LIVE,
+    Index,
+    checksum,
+    files_of,
+    links_of,
+    open_own,
+    read_pieces,
+    run_id,
+    runs_of,
+)
 from pyddpdiag.remote.place import Place
 
 TRIES: Final = 3

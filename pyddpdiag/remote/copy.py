@@ -13,7 +13,7 @@ from typing import Final
 from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import belongs, is_trace
-from pyddpdiag.remote.pieces import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
+from pyddpdiag.remote.local import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
 from pyddpdiag.remote.place import PART, Place, is_url, name_of
 from pyddpdiag.system.replaced_files import replace
 

@@ -28,10 +28,8 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
-from pyddpdiag.remote.channel import DIGEST, SILENCE_S, Channel
-from pyddpdiag.remote.door import KNOWN_S, Door
-from pyddpdiag.remote.local import files_of, open_own
-from pyddpdiag.remote.pieces import MOST_BYTES
+from pyddpdiag.remote.channel import DIGEST, KNOWN_S, SILENCE_S, Channel, Door
+from pyddpdiag.remote.local import MOST_BYTES, files_of, open_own
 from pyddpdiag.system.replaced_files import replace
 
 LIMIT_S: Final = 120.0

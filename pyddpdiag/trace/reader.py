@@ -16,7 +16,6 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.system.regular_file import FileIdentity, NotAFileError, RegularFile
 from pyddpdiag.trace.header import MAX_TIME_NS, Header, parse_header
-from pyddpdiag.trace.last_signal import with_last_signal
 from pyddpdiag.trace.layout import (
     HEADER_BYTES,
     TIMES_USED,
@@ -31,7 +30,7 @@ from pyddpdiag.trace.layout import (
 )
 from pyddpdiag.trace.now import Glance, glance
 from pyddpdiag.trace.rows import is_in_flight
-from pyddpdiag.trace.sidecar import SidecarReader
+from pyddpdiag.trace.sidecar import SidecarReader, with_last_signal
 from pyddpdiag.trace.slots import FEW, PublishedRecords, tickets_of
 from pyddpdiag.trace.table import Tables, take
 
