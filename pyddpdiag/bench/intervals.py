@@ -82,7 +82,7 @@ def ratio_of_rounds(values: Sequence[float], base: Sequence[float]) -> Estimate:
 
     Their rounds are not pairs. Rounds that are close in time resemble each other, which would make a plain bootstrap
     too sure, so whole blocks of neighbouring rounds are drawn (circular block bootstrap, blocks of sqrt(n)). The rounds
-    of one set cannot tell how much one set of processes differs from the next: see `between.ratio_of_runs`.
+    of one set cannot tell how much one set of processes differs from the next: see `ratio_of_runs`.
 
     Raises:
         ValueError: one side has no rounds.
