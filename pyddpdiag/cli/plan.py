@@ -56,7 +56,7 @@ def plan(
     from pyddpdiag.plan.read import plan_folder
     from pyddpdiag.plan.text import page, print_plan
     from pyddpdiag.remote.copy import at_hand
-    from pyddpdiag.report.run.files import require_free
+    from pyddpdiag.report.run.page import require_free
     from pyddpdiag.system.result_files import write_whole
 
     require_free(html, None, force=force)

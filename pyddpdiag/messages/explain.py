@@ -9,11 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.messages import tracebacks
-from pyddpdiag.messages.catalog import CATALOG
+from pyddpdiag.messages import collectives, models, starting, surroundings, tracebacks
 from pyddpdiag.messages.message import Message, Role
 from pyddpdiag.messages.shells import Line, Shell, iptables, this_shell, write
 from pyddpdiag.output import clean
+
+CATALOG: Final[tuple[Message, ...]] = (
+    *surroundings.MESSAGES,
+    *models.MESSAGES,
+    *starting.MESSAGES,
+    *collectives.MESSAGES,
+)
+
 
 UNKNOWN: Final = "unknown"
 _OURS: Final = "pyddpdiag"

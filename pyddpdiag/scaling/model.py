@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
+from pyddpdiag.bench.engine.collect import bucket_seconds_per_step
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.train.events import TrainResult

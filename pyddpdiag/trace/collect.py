@@ -19,7 +19,7 @@ from pyddpdiag.remote import held
 from pyddpdiag.remote.local import files_of, links_of, open_own
 from pyddpdiag.system.replaced_files import replace
 from pyddpdiag.trace.folder import number_of
-from pyddpdiag.trace.nodes import read_note
+from pyddpdiag.trace.notes import read_node
 from pyddpdiag.trace.reader import read_header
 
 CHUNK_BYTES: Final = 2**20
@@ -106,7 +106,7 @@ def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
 
 
 def _noted_at(path: Path) -> int:
-    note = read_note(path)
+    note = read_node(path)
     return 0 if note is None else note.at_ns
 
 

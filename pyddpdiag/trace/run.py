@@ -20,8 +20,7 @@ from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, 
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, number_of
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
-from pyddpdiag.trace.nodes import NodeNotes, read_nodes
-from pyddpdiag.trace.notes import read_command
+from pyddpdiag.trace.notes import NodeNotes, read_command, read_nodes
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
 from pyddpdiag.trace.rows import Int64
 from pyddpdiag.trace.sidecar import SidecarReader

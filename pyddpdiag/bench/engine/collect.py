@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import psutil
 
-from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
 from pyddpdiag.bench.engine.plan import (
     USUAL_ROUNDS,
     Built,
@@ -28,9 +27,29 @@ from pyddpdiag.bench.engine.plan import (
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
 from pyddpdiag.bench.results import Entry, launches_of, read, save
 from pyddpdiag.errors import ResultError, ResultExistsError, ResultWriteError, TraceError, UsageError
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.stats import Stat
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.ranks import interfaces
+
+
+def bucket_seconds_per_step(report: RunReport) -> dict[str, float | None]:
+    """`arrival_s`, `queue_s` and `wire_s`: seconds per step, sums over its buckets; backward hides part of them.
+
+    Each bucket counts by its median and by how many of the judged steps it was in. A part is None where it is not known
+    of every bucket: the sum of those that are known would look like a faster run. Buckets that only the first steps
+    had are left out, as they are of all medians.
+    """
+    steps = len(set(report.steps.step[report.steps.judged].tolist()))
+    buckets = [bucket for bucket in report.buckets if not bucket.first_steps_only and bucket.judged]
+    found: dict[str, float | None] = {}
+    for name in ("arrival", "queue", "wire"):
+        medians = [(getattr(bucket.times, f"{name}_ms").median, bucket.judged) for bucket in buckets]
+        known = bool(medians) and steps > 0 and all(median is not None for median, _ in medians)
+        found[f"{name}_s"] = (
+            sum(1e-3 * median * judged / steps for median, judged in medians) if known else None
+        )
+    return found
 
 
 @dataclass
