@@ -102,11 +102,9 @@ def difference_of_rounds(values: Sequence[float], base: Sequence[float]) -> Esti
 def verdict(ratio_of_times: Estimate, rounds: int, margin: float = MARGIN) -> Word:
     """What a ratio of times says of the one on top.
 
-    Args:
-        ratio_of_times: with its interval.
-        rounds: the fewest rounds of the two; below FEWEST nothing follows.
-        margin: only an interval that lies outside of 1 by this much as a whole is a difference. There is none only if
-            the whole interval lies within ALIKE, or within the margin if that is larger.
+    `rounds`: the fewest rounds of the two; below FEWEST nothing follows. `margin`: only an interval that lies outside
+    of 1 by this much as a whole is a difference. There is none only if the whole interval lies within ALIKE, or
+    within the margin if that is larger.
     """
     if rounds < FEWEST:
         return "cannot tell"
@@ -164,12 +162,9 @@ def typical(launches: Launches) -> float:
 def ratio_of_runs(values: Launches, base: Launches) -> Estimate:
     """`typical` of the one run over that of the other, with a 95% interval.
 
-    The logarithms of the launches' medians are compared by Welch's t interval. If one of the runs has a single launch,
-    it is assumed to scatter like the other's. If both have, the scatter of launches is unknown, and the
-    interval is that of the rounds alone: too narrow.
-
-    Args:
-        values, base: seconds of each round, by launch.
+    The logarithms of the launches' medians are compared by Welch's t interval. If one of the runs has a single
+    launch, it is assumed to scatter like the other's. If both have, the scatter of launches is unknown, and the
+    interval is that of the rounds alone: too narrow. `values`, `base`: seconds of each round, by launch.
     """
     a, b = _logarithms(values), _logarithms(base)
     middle = math.exp(float(a.mean() - b.mean()))
@@ -208,11 +203,8 @@ def t_quantile(probability: float, freedom: float) -> float:
 
     With t = sqrt(freedom) tan(a), the density becomes a power of the cosine, which is smooth on a finite range: its
     integral from 0 to a, times gamma((n+1)/2) / (sqrt(pi) gamma(n/2)), is the probability of values between 0 and t
-    (Abramowitz and Stegun, 26.7). The angle is found by halving its range.
-
-    Args:
-        probability: above 0.5 and below 1.
-        freedom: at least 1; need not be whole, as in Welch's test.
+    (Abramowitz and Stegun, 26.7). The angle is found by halving its range. `probability`: above 0.5 and below 1.
+    `freedom`: at least 1; need not be whole, as in Welch's test.
 
     Raises:
         ValueError: an argument is out of its range.

@@ -150,8 +150,6 @@ def save(
 
     Args:
         path: of the file; its folder is made if it does not exist.
-        entries: what was measured.
-        force: replace a file that is there.
         machine: facts of the machine; default: this one's.
         sweep: how the sweep went, kept under `pyddpdiag` at the top.
 

@@ -69,10 +69,8 @@ class Applied:
     def path_for(self, ddp: DistributedDataParallel, *, over_gloo: bool, obstacle: str) -> dict[str, Any]:
         """The options of `Recorder.attach` for a module that is about to train for the first time.
 
-        Args:
-            ddp: the module.
-            over_gloo: whether it reduces over Gloo; the same on all ranks, who then need not ask each other.
-            obstacle: why no hook of ours can serve it in this rank; empty: one can.
+        `over_gloo`: whether it reduces over Gloo; the same on all ranks, who then need not ask each other.
+        `obstacle`: why no hook of ours can serve it in this rank; empty: one can.
 
         Returns:
             The options; empty where not all ranks can take them.
@@ -133,9 +131,8 @@ class Applied:
 def _why_not(group: dist.ProcessGroup, ours: str) -> str:
     """Why not all ranks can; empty: they can.
 
-    Args:
-        group: over Gloo; all of its ranks call this, for the same modules in the same order.
-        ours: why this rank cannot; empty: it can.
+    `group`: over Gloo; all of its ranks call this, for the same modules in the same order. `ours`: why this rank
+    cannot; empty: it can.
     """
     try:
         with gathering.meet(group, "cures", " ".join(ours.split())) as meeting:

@@ -324,10 +324,7 @@ def overridden(
 ) -> tuple[Sequence[Any], Mapping[str, Any], list[str]]:
     """What to call `make` with.
 
-    Args:
-        make: the constructor.
-        arguments, options: what the script calls it with.
-        wanted: values by name that go in their place.
+    `arguments`, `options`: what the script calls it with. `wanted`: values by name that go in their place.
 
     Returns:
         Positional and named arguments; and sentences on each value that differs from the script's own, or cannot be

@@ -48,9 +48,8 @@ class Decided:
 class Agreement:
     """The ranks of one group, for one trial. They meet equally often; making one waits for nobody.
 
-    Args:
-        group: all of its ranks make one.
-        name: of this trial among all that use the group's store; the same on all ranks.
+    `group`: all of its ranks make one. `name`: of this trial among all that use the group's store; the same on all
+    ranks.
     """
 
     def __init__(self, group: dist.ProcessGroup, name: str) -> None:
@@ -123,9 +122,7 @@ class Agreement:
 class Measured:
     """The steps of the block that is on, each from one forward pass between two passes to the next one.
 
-    Args:
-        module: as the recorder knows it.
-        core: the recorder's.
+    `module`: as the recorder knows it.
     """
 
     def __init__(self, module: _native.Module, core: _native.Recorder) -> None:
@@ -191,8 +188,7 @@ MOST_BYTES: Final = 2**26
 class Weights:
     """Those of one rank that its reducer reduces; on rank 0 also what is known of all ranks'.
 
-    Args:
-        parameters: by name, in the same order on all ranks.
+    `parameters`: by name, in the same order on all ranks.
     """
 
     def __init__(self, parameters: Mapping[str, torch.Tensor]) -> None:
@@ -212,9 +208,7 @@ class Weights:
     def compared(self, brought: Sequence[Mapping[str, Any]], on: str) -> str:
         """On rank 0: what is wrong, in words that go on a sentence; empty: nothing.
 
-        Args:
-            brought: each rank's `marks`, and which parameters its reducer is `lacking`.
-            on: as in `judge`.
+        `brought`: each rank's `marks`, and which parameters its reducer is `lacking`. `on`: as in `judge`.
         """
         for rank, one in enumerate(brought):
             if one["lacking"]:
@@ -225,9 +219,8 @@ class Weights:
     def judge(self, brought: Sequence[Sequence[str]], on: str) -> str:
         """On rank 0: which weights have come to differ while a cure was on, in a sentence; empty: none.
 
-        Args:
-            brought: what `marks` found on each rank.
-            on: the name of the latest cure that was on since the last look; `TODAY`: none was.
+        `brought`: what `marks` found on each rank. `on`: the name of the latest cure that was on since the last look;
+        `TODAY`: none was.
         """
         if len({len(marks) for marks in brought}) != 1:
             return ""

@@ -75,12 +75,7 @@ _TORCH: Final = 0.85
 
 
 def run(situation: Situation, *, limit_s: float = LIMIT_S) -> list[Outcome]:
-    """What all checks find. One that does not answer within the limit is reported as such.
-
-    Args:
-        situation: see there.
-        limit_s: for all of it.
-    """
+    """What all checks find. One that does not answer within the limit is reported as such."""
     begin = time.monotonic()
     until = begin + limit_s
     torch = _begin_loading() if find() is not None else None

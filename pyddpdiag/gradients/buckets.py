@@ -127,9 +127,7 @@ def check_same_on_all_ranks(
 class BucketViews:
     """The parts of one bucket that are its parameters' gradients.
 
-    Args:
-        bucket: whose buffer it is.
-        parameters: all parameters of the reducer, as are `names`.
+    `bucket`: whose buffer it is. `parameters`: all parameters of the reducer, as are `names`.
 
     Raises:
         UsageError: the bucket is of another type than one of its parameters.

@@ -56,7 +56,6 @@ class Changes:
         """What began and ended so far, the latest last; nothing of an earlier run.
 
         Args:
-            run_id: of the run that is being watched.
             at_s: when the look was; seconds since 1970.
             step: the newest step.
             findings: of the look. Notes and what may be chance (`low`) do not count.
@@ -169,12 +168,7 @@ class Pulse:
 
 
 class Watcher:
-    """Looks at one folder again and again.
-
-    Args:
-        folder: where the recorders write, or will write.
-        keep: the figures rest on so many of each rank's newest records.
-    """
+    """Looks at one folder again and again. `keep`: the figures rest on so many of each rank's newest records."""
 
     def __init__(self, folder: Path, keep: int = KEEP) -> None:
         self._folder = folder

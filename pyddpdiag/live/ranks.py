@@ -17,9 +17,7 @@ from pyddpdiag.model.start import Start
 def rank_states(seen: Look, moving: frozenset[int] = frozenset()) -> tuple[RankState, ...]:
     """All ranks of the run, sorted; at most a thousand of those that have no trace.
 
-    Args:
-        seen: the look.
-        moving: the ranks that recorded something since an earlier look.
+    `moving`: the ranks that recorded something since an earlier look.
     """
     return tuple(sorted(_states(seen, moving), key=lambda rank: rank.rank))
 

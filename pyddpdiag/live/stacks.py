@@ -24,11 +24,7 @@ NOT_INSTALLED: Final = "py-spy is not installed: pip install py-spy"
 def stacks_of(found: Hang, limit_s: float) -> tuple[Stack, ...]:
     """The stacks of the first few suspects whose processes are on this machine. Never fails: says why there are none.
 
-    This process itself is left out: it cannot hold itself.
-
-    Args:
-        found: the answer so far.
-        limit_s: for all of them together.
+    This process itself is left out: it cannot hold itself. `limit_s`: for all of them together.
     """
     ranks = {rank.rank: rank for rank in found.ranks}
     asked = [ranks[rank] for rank in found.suspects if ranks[rank].pid not in (None, os.getpid())][

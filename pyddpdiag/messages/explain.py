@@ -142,10 +142,8 @@ def _frames(error: BaseException) -> list[str]:
 def recognise(text: str, *, lines_for: Shell | None = None, around: str = "") -> list[Explanation]:
     """Every known message in a text, in the order of the text.
 
-    Args:
-        text: to look at.
-        lines_for: see `explain`.
-        around: what else is known of the job, where a message needs more than its own words.
+    `lines_for`: see `explain`. `around`: what else is known of the job, where a message needs more than its own
+    words.
     """
     shell = lines_for or this_shell()
     text = condensed(text)

@@ -37,9 +37,8 @@ _WARNS = re.compile(r"\[W[\d ]")
 def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerdict:
     """Judges the logs of one job.
 
-    Args:
-        texts: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
-        lines_for: see `explain`.
+    `texts`: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
+    `lines_for`: see `explain`.
     """
     logs: list[RankLog] = []
     facts: list[Explanation] = []
@@ -106,10 +105,9 @@ def _read_one(
     Args:
         name: of the part.
         rank: whose it is.
-        text: all of it.
-        shell: to write lines for.
         around: the whole log.
-        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of none.
+        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of
+            none.
     """
     last = text.rstrip().rpartition("\n")[2]
     text = condensed(text)

@@ -255,9 +255,7 @@ def from_json(
 ) -> tuple[Sidecar, tuple[str, ...]]:
     """What can be understood of a file's content. Never raises for what stands in it.
 
-    Args:
-        raw: the parsed JSON object.
-        keep: called with every group, module and layout; may return an equal one that is there already.
+    `keep`: called with every group, module and layout; may return an equal one that is there already.
 
     Returns:
         the sidecar, and what is wrong with it.

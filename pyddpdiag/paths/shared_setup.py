@@ -154,10 +154,7 @@ def prepare(
 ) -> _native.SharedRanks | None:
     """Tries it at the first call, made by all ranks of `group` together; they may retry a failure.
 
-    Args:
-        core: whose buckets these are.
-        group: all of its ranks call this.
-        mode: the same on all ranks.
+    `group`: all of its ranks call this. `mode`: the same on all ranks.
 
     Returns:
         What sums the buckets of this group in shared memory; None, on all ranks: they do not go through it.
@@ -179,9 +176,7 @@ def prepare(
 def share(group: dist.ProcessGroup, mode: SharedMemory) -> _Outcome:
     """As `prepare`, for a caller that reduces without a recorder; tried at each call.
 
-    Args:
-        group: all of its ranks call this.
-        mode: not "off".
+    `group`: all of its ranks call this. `mode`: not "off".
 
     Returns:
         What adds up the buckets, for this caller alone; None: Gloo does. And `USED`, or why not.

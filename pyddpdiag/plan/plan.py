@@ -55,7 +55,6 @@ def plan(
 
     Args:
         view: of a run whose records are still there.
-        folder: its name.
         ranks: none: as many as recorded.
         caps_mb: a size of all buckets, or one of each, in MiB; the recorded layout is planned beside them.
         link: what replaces the recorded one.
@@ -273,7 +272,6 @@ class _Planner:
         """The row with its numbers.
 
         Args:
-            row: what is planned.
             by_rank: when each rank hands each bucket over; further ranks are like these: [steps, ranks, buckets].
             sizes: of the buckets, in bytes.
             link: None: buckets take what they took, where no ring can be fitted.

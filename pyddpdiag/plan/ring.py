@@ -78,9 +78,7 @@ class Contention:
 def busy_before(started: Float64, ended: Float64, until: Float64) -> Float64:
     """For how long something was on its way before `until`: [steps, times].
 
-    Args:
-        started, ended: of each bucket: [steps, buckets].
-        until: [steps, times].
+    `started`, `ended`: of each bucket: [steps, buckets]. `until`: [steps, times].
     """
     order = np.argsort(started, axis=1)
     begin, end = (np.take_along_axis(each, order, axis=1) for each in (started, ended))
@@ -139,7 +137,6 @@ def on_path(path: Path, sizes: Float64, latency: Float64, rest: Float64) -> Floa
     Shared memory leaves the shares with which the report predicts it; docs/cures.md says how far off these are.
 
     Args:
-        path: that all buckets take.
         sizes: of the buckets, in bytes.
         latency: what each takes over Gloo, however small it is, in ms.
         rest: what it takes beyond that.

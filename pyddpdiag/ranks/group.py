@@ -37,10 +37,8 @@ _ASK_TIMES = 2
 def open_store(place: Place, timeout_s: float, *, fresh_file: bool = False) -> Store:
     """Opens the store of `place`; waits for the server of a TCP store, but not for the other ranks.
 
-    Args:
-        place: this rank's place.
-        timeout_s: for the connection and for every later wait on the store.
-        fresh_file: the file is known to belong to this run (the launcher created it), so it is not examined.
+    `timeout_s`: for the connection and for every later wait on the store. `fresh_file`: the file is known to belong
+    to this run (the launcher created it), so it is not examined.
 
     Raises:
         RendezvousError: the file cannot be used, the port is taken, or no server answers in time.
@@ -222,7 +220,6 @@ def connect(
     """Meets the other ranks and makes the default process group with them.
 
     Args:
-        place: this rank's place in its world.
         mine: its introduction to the others.
         timeout_s: for all of it.
         store: where to meet; opened at `place` by default.
@@ -322,7 +319,6 @@ def process_group(
     After an error in the block, the group is left as it is: destroying it could wait for ranks that are gone.
 
     Args:
-        place: this rank's place in its world.
         mine: its introduction to the others.
         timeout_s: for the start as a whole, and for each collective later on.
         fresh_file: see `open_store`.

@@ -35,9 +35,8 @@ def join(
     Args:
         job: called with the process group up.
         options: see there.
-        place: of this rank.
-        prepare: called before the ranks meet. Its result on rank 0 is every rank's `Session.payload`; an
-            error of this project is sent to the others, then raised.
+        prepare: called before the ranks meet. Its result on rank 0 is every rank's `Session.payload`; an error of
+            this project is sent to the others, then raised.
         on_event: called with this rank's events, from any thread.
 
     Raises:

@@ -56,11 +56,10 @@ def run_rank(
     """Joins the process group, does the job and leaves the group.
 
     Args:
-        assignment: see there.
         job: called with the process group up.
         send: takes this rank's events.
-        explain: called when the job fails, before the error is raised, with the failure and the sentence that
-            an earlier failing rank left in the store ("" if none).
+        explain: called when the job fails, before the error is raised, with the failure and the sentence that an
+            earlier failing rank left in the store ("" if none).
 
     Raises:
         RendezvousError: the ranks do not find together.

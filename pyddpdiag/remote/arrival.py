@@ -17,11 +17,7 @@ _LOOK_S: Final = 1.0
 def wait_for_ranks(place: Place, world_size: int, attempt: str = "", limit_s: float = LIMIT_S) -> list[int]:
     """The ranks whose whole traces are not there when the time is over; none: all are.
 
-    Args:
-        place: where the machines bring them.
-        world_size: how many ranks the run has.
-        attempt: the folder of the attempt; "" is the first.
-        limit_s: after which nobody waits any more; seconds.
+    `attempt`: the folder of the attempt; "" is the first. `limit_s`: after which nobody waits any more; seconds.
 
     Raises:
         RemoteError: the place cannot be read.

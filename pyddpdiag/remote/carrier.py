@@ -52,11 +52,8 @@ class Brought:
 class Carrier:
     """Brings one folder to one place.
 
-    Args:
-        folder: of the run, on this machine.
-        place: where to.
-        rank: bring only this rank's files; None: all.
-        every_s: how often pieces are brought; only passed on to readers.
+    `rank`: bring only this rank's files; None: all. `every_s`: how often pieces are brought; only passed on to
+    readers.
     """
 
     def __init__(self, folder: Path, place: Place, rank: int | None = None, every_s: float = 0.0) -> None:
@@ -193,9 +190,7 @@ def require_free(place: Place) -> None:
 class Syncing:
     """A thread that brings pieces while the run goes on. What hinders it is said once, and tried again.
 
-    Args:
-        carrier: brings them.
-        every_s: from the end of one round to the begin of the next.
+    `every_s`: from the end of one round to the begin of the next.
     """
 
     def __init__(self, carrier: Carrier, every_s: float) -> None:

@@ -23,9 +23,7 @@ from pyddpdiag.system.regular_file import RegularFile, is_link
 def files_of(folder: Path, rank: int | None = None) -> list[str]:
     """The files of a run relative to its folder, with `/` between an attempt's folder and a name; sorted.
 
-    Args:
-        folder: of the run; need not exist.
-        rank: only those of this rank; None: all.
+    `folder`: of the run; need not exist. `rank`: only those of this rank; None: all.
     """
     every = _named(folder)
     return sorted(name for name, leads in every if not leads and rank in (None, rank_of(Path(name).name)))

@@ -54,9 +54,7 @@ def report_to_json(report: RunReport, *, detail: bool = False) -> str:
 def report_to_dict(report: RunReport, *, detail: bool = False) -> dict[str, Any]:
     """The report as plain dictionaries, lists, numbers and strings.
 
-    Args:
-        report: what to show.
-        detail: the ranks' times of every step, however many; else of about `ROWS` rows, in steps spread evenly.
+    `detail`: the ranks' times of every step, however many; else of about `ROWS` rows, in steps spread evenly.
     """
     detailed = None if detail else _detailed(report.steps, ROWS)
     apart = ("step", "bucket", "steps", "verdict", "ranks", "buckets", "tried", "flames", "cube")

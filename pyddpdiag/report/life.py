@@ -125,10 +125,7 @@ def phases_line(report: RunReport) -> str:
 def stacked_bar(parts: Iterable[tuple[float, str, str]], longest: float, width: int) -> Text:
     """A bar of parts, each with its value, its character and its style.
 
-    Args:
-        parts: in their order.
-        longest: the sum of values that takes all of the width; an empty bar where it is 0.
-        width: in characters.
+    `longest`: the sum of values that takes all of the width; an empty bar where it is 0. `width`: in characters.
     """
     drawn, end, found = 0, 0.0, Text()
     for value, character, style in parts:
@@ -161,11 +158,11 @@ SIGNS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def life_bars(rows: Mapping[str, Mapping[str, float]], width: int) -> list[Text]:
-    """A line with the bar of each row, the longest of `MOST` characters, and one that says what the letters stand for.
+    """A line with the bar of each row, the longest of `MOST` characters, and one that says what the letters stand
+    for.
 
-    Args:
-        rows: by their labels, seconds by the names of `SIGNS`, in their order.
-        width: characters that a line may take.
+    `rows`: by their labels, seconds by the names of `SIGNS`, in their order. `width`: characters that a line may
+    take.
     """
     label = max(len(name) for name in rows)
     longest = max(sum(parts.values()) for parts in rows.values())

@@ -103,11 +103,7 @@ class Section:
 def page(title: str, parts: Iterable[Part | Section], about: str = "", *, zoom: bool = False) -> str:
     """The page with these parts in order; charts without anything to draw are left out.
 
-    Args:
-        title: of the page.
-        parts: what it shows.
-        about: a line below the title.
-        zoom: its charts can be zoomed, and show all that they have.
+    `about`: a line below the title. `zoom`: its charts can be zoomed, and show all that they have.
 
     Raises:
         UsageError: charts are to be zoomed, and plotly is not installed.

@@ -42,11 +42,8 @@ def outstanding(report: RunReport, remarks: Mapping[int, str]) -> list[RankStats
     """The ranks to show, sorted by rank; all, if they are few.
 
     A rank differs if its compute, data wait, own time or number of steps is away from the ranks' median by six times
-    their spread and a tenth of the median.
-
-    Args:
-        report: of the run.
-        remarks: what is unusual about a rank, by rank, where something is. What most ranks have is not unusual.
+    their spread and a tenth of the median. `remarks`: what is unusual about a rank, by rank, where something is. What
+    most ranks have is not unusual.
     """
     if len(report.ranks) <= FEW:
         return list(report.ranks)

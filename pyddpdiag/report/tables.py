@@ -96,15 +96,7 @@ def share(fraction: float | None) -> str:
 def table_of(
     title: str, rows: Sequence[Any], columns: Mapping[str, Column], texts: int, most: int = _MOST
 ) -> Table:
-    """A row for each of these objects, at most so many.
-
-    Args:
-        title: of the table.
-        rows: the objects.
-        columns: by their names.
-        texts: so many columns hold text.
-        most: of rows.
-    """
+    """A row for each of these objects, at most so many. `texts`: so many columns hold text. `most`: of rows."""
     found = {
         name: [cell(getattr(row, of) if isinstance(of, str) else of(row)) for row in rows[:most]]
         for name, of in columns.items()

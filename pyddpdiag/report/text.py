@@ -52,7 +52,6 @@ def print_text(
     """Print the report: one screen, or with its tables.
 
     Args:
-        report: what to show.
         file: the output; its width, colours and encoding are respected.
         top: how many buckets the table shows; 0 = all.
         tables: show these, and each finding in full.

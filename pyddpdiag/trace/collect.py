@@ -52,12 +52,7 @@ def collect(folders: Sequence[Path], into: Path, *, force: bool = False) -> Coll
     """Copy all that belongs to the ranks of one run into one folder: traces, sidecars, notes, later attempts.
 
     Nothing is copied before all of it was looked at. The files that are given stay. Links are left, whatever they
-    lead to: the copy may go to another machine.
-
-    Args:
-        folders: of the machines.
-        into: where to.
-        force: replace files of an earlier collection.
+    lead to: the copy may go to another machine. `force`: replace files of an earlier collection.
 
     Raises:
         TraceError: there are no traces, one cannot be read, they are of several runs, or two of the same rank.

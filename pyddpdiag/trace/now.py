@@ -68,9 +68,7 @@ def glance(header: Header) -> Glance | None:
 def observe(run: Run, *, fresh_elsewhere_ms: float = FRESH_ELSEWHERE_MS) -> Now:
     """The state of each rank when its trace was read.
 
-    Args:
-        run: whose ranks to look for.
-        fresh_elsewhere_ms: a process on another machine runs if its last heartbeat is no older.
+    `fresh_elsewhere_ms`: a process on another machine runs if its last heartbeat is no older.
     """
     glances = [trace.glance for trace in run.ranks if trace.glance is not None]
     over = frozenset(note.node for note in run.nodes.notes if note.exit_code is not None)

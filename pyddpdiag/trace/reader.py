@@ -137,11 +137,11 @@ def read_trace(
     """Read one trace file. It may still be written by a live process.
 
     Args:
-        path: the file.
         sidecars: what the traces of one run share; the file's own if None.
         tables: where to put the records, until another trace is read into them; None: they are the trace's own.
         newest: read so many of the newest records, and not the others; None: all.
-        keep: leave out what is not among so many of the newest records, unless it is rare; None: leave out nothing.
+        keep: leave out what is not among so many of the newest records, unless it is rare; None: leave out
+            nothing.
         steps: of what has a step, keep only that of these; None: of all.
 
     Raises:

@@ -94,12 +94,10 @@ def open_run(
     """Read the traces of all ranks in a folder: the files named rank_<number>.ddptrace.
 
     Args:
-        folder: where they are.
-        visit: called with each rank, in ascending order; the run then keeps no records, so that only one
-            rank's records at a time are in memory.
-        read: reads one rank.
-        memory_gb: if all records would take more than about this many GB (10^9 bytes), the older ones of each rank are
-            left out, and a warning says so; 0: none are. Needs the usual `read`.
+        visit: called with each rank, in ascending order; the run then keeps no records, so that only one rank's
+            records at a time are in memory.
+        memory_gb: if all records would take more than about this many GB (10^9 bytes), the older ones of each
+            rank are left out, and a warning says so; 0: none are. Needs the usual `read`.
         steps: of what has a step, keep only that of these; None: of all. Needs the usual `read`.
 
     Raises:

@@ -77,11 +77,7 @@ def total(*values: float) -> list[float]:
 def watched(device: torch.device, tell: Callable[[str], None]) -> Iterator[Callable[[int], GpuUse | None]]:
     """Watches the device during the block; gives a function that tells a rank's use after it.
 
-    On the CPU nothing is done, and nothing is imported.
-
-    Args:
-        device: that the rank trains on.
-        tell: takes a sentence if the use cannot be sampled.
+    On the CPU nothing is done, and nothing is imported. `tell`: takes a sentence if the use cannot be sampled.
     """
     begun = watch(device, tell)
     try:

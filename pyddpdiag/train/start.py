@@ -51,10 +51,7 @@ def existing(folder: Path) -> dict[int, list[Path]]:
 def prepare(folder: Path, *, force: bool, mine: range) -> None:
     """Prepares the folder for the ranks in `mine`, so that no trace of another run stays beside theirs.
 
-    Args:
-        folder: made if it is missing.
-        force: delete the traces of those ranks.
-        mine: the ranks that the caller handles.
+    `force`: delete the traces of those ranks. `mine`: the ranks that the caller handles.
 
     Raises:
         TraceExistsError: there is a trace of those ranks, and `force` is not given.
@@ -97,10 +94,8 @@ def launch(
     """Trains with `nproc` ranks on this machine and returns the first one's result. No process outlives the call.
 
     Args:
-        settings: of the run.
-        nproc: number of ranks.
-        on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.session`), and with what the
-            training tells (`pyddpdiag.train.events`).
+        on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.session`), and with what
+            the training tells (`pyddpdiag.train.events`).
         job: a picklable function to run on each rank instead of `loop.train_rank`.
         machine: this machine's place among several that each launch `nproc` ranks; None: all ranks are here.
 

@@ -169,10 +169,8 @@ _SMALL_BERT: Final = {
 def build(name: str, classes: int) -> nn.Module:
     """The network of that name, in training mode, with weights from torch's random numbers.
 
-    Args:
-        name: in `archs.ARCHS`.
-        classes: the number of classes; digits always have 10, and an `mlp` returns as many numbers as it
-            takes.
+    `name`: in `archs.ARCHS`. `classes`: the number of classes; digits always have 10, and an `mlp` returns as many
+    numbers as it takes.
 
     Raises:
         UsageError: a library that builds it is missing.

@@ -24,9 +24,8 @@ _OTHER_LOAD: Final = "another load"
 def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
     """Compares result files with the first of them.
 
-    Args:
-        files: at least one; with only one there is no ratio, but its table.
-        with_article: show the article's published figures beside the user's scaling runs.
+    `files`: at least one; with only one there is no ratio, but its table. `with_article`: show the article's
+    published figures beside the user's scaling runs.
 
     Raises:
         NotComparableError: other model, batch, data set or data type, or no case in common.

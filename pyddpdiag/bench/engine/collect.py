@@ -246,9 +246,7 @@ class ResultWriter:
     def keep(self, collected: Collected, complete: bool) -> Path | None:
         """Writes what there is.
 
-        Args:
-            collected: what was measured until now.
-            complete: nothing more will follow. Otherwise a failed write is left to the next call.
+        `complete`: nothing more will follow. Otherwise a failed write is left to the next call.
 
         Returns:
             The file, or None if nothing was written.

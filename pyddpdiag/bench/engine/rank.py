@@ -69,8 +69,7 @@ class Others:
     def share(self, ranks_s: float) -> float:
         """The share of all processors that was neither idle nor used by the ranks, 0 to 1.
 
-        Args:
-            ranks_s: processor time of all ranks, in seconds; all run on this machine.
+        `ranks_s`: processor time of all ranks, in seconds; all run on this machine.
         """
         whole = (time.perf_counter() - self._begin) * (psutil.cpu_count() or 1)
         others = whole - (_idle_s() - self._idle) - ranks_s

@@ -40,10 +40,8 @@ class Order(IntEnum):
 class Control:
     """The default process group as a command channel. Every order reaches every rank, idle ones too.
 
-    Args:
-        rank: of this process.
-        timeout_s: for orders of unknown length (setting up).
-        tell: called with the report of a hang, before this process ends itself.
+    `timeout_s`: for orders of unknown length (setting up). `tell`: called with the report of a hang, before this
+    process ends itself.
     """
 
     def __init__(self, rank: int, timeout_s: float, tell: Callable[[Event], None]) -> None:

@@ -57,11 +57,9 @@ def run_sweep(
     """Measures on ranks of this machine, or as one rank of a world that others start with the same arguments.
 
     Args:
-        plan: of the sweep.
         writer: saves the results; None saves nothing.
         place: where to join; None launches the ranks here. Joined ranks have one launch.
         on_news: called with everything that rank 0 reports.
-        on_note: called with sentences for the user.
 
     Returns:
         The outcome. It also holds an error or interruption on the way, beside what was measured until then.

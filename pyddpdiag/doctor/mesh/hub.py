@@ -31,9 +31,7 @@ _LATE_S: Final = 1.0
 class Hub:
     """Listens at a port.
 
-    Args:
-        port: 0 for any free one.
-        world_size: how many ranks to wait for.
+    `port`: 0 for any free one. `world_size`: how many ranks to wait for.
 
     Raises:
         OSError: the port is taken.

@@ -21,14 +21,7 @@ _AT_ONCE = 16
 
 
 class Member:
-    """This process's part.
-
-    Args:
-        rank: its number.
-        world_size: as it was started.
-        environ: its environment.
-        wait_s: longest wait for the name server.
-    """
+    """This process's part. `world_size`: as it was started. `wait_s`: longest wait for the name server."""
 
     def __init__(self, rank: int, world_size: int, environ: Mapping[str, str], wait_s: float) -> None:
         token = secrets.token_hex(16)

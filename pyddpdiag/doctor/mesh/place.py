@@ -30,8 +30,7 @@ Message = dict[str, Any]
 class Line:
     """A connection between two processes of the doctor. Not for several threads at once.
 
-    Args:
-        connection: taken over, and closed by `close`.
+    `connection`: taken over, and closed by `close`.
     """
 
     def __init__(self, connection: socket.socket) -> None:

@@ -299,7 +299,6 @@ def stacked(
     Args:
         parts: name and colour of each part, in their order.
         values: of each part, in each row.
-        labels: of the rows.
         shown: a value with its unit.
         text: a value as it stands in its bar; None: as `shown`.
         marks: the parts of rows, by their places, that have a frame.
