@@ -12,8 +12,7 @@ from pyddpdiag.analyse.bounds import SMALL_BYTES
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.plan.recorded import CannotTell, Recorded, recorded
-from pyddpdiag.plan.ring import Contention, Path, Ring, Sharing, fit, on_path
-from pyddpdiag.plan.schedule import replay
+from pyddpdiag.plan.ring import Contention, Path, Ring, Sharing, fit, on_path, replay
 from pyddpdiag.plan.settings import MOST_RANKS, Limit, Link, Plan, Row, Scaling, ScalingPoint
 from pyddpdiag.trace.rows import Int64
 

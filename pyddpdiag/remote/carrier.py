@@ -13,7 +13,7 @@ from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceExistsError
 from pyddpdiag.model.command import NAME
-from pyddpdiag.model.run_files import HEADER_BYTES, is_trace
+from pyddpdiag.model.run_files import HEADER_BYTES, is_trace, rank_of
 from pyddpdiag.output import say
 from pyddpdiag.remote.local import (
     INDEX,
@@ -235,3 +235,26 @@ def remove_brought(folder: Path, brought: Brought) -> None:
     for place in (*(path for path in folder.glob("attempt-*") if path.is_dir()), folder):
         with suppress(OSError):
             place.rmdir()
+
+
+LIMIT_S: Final = 60.0
+"""From when this machine brought its own: commands of one run end at about the same time on all machines."""
+
+_LOOK_S: Final = 1.0
+
+
+def wait_for_ranks(place: Place, world_size: int, attempt: str = "", limit_s: float = LIMIT_S) -> list[int]:
+    """The ranks whose whole traces are not there when the time is over; none: all are.
+
+    `attempt`: the folder of the attempt; "" is the first. `limit_s`: after which nobody waits any more; seconds.
+
+    Raises:
+        RemoteError: the place cannot be read.
+    """
+    end = time.monotonic() + limit_s
+    while True:
+        there = {rank_of(name) for name in place.sizes(attempt) if is_trace(name)}
+        missing = [rank for rank in range(world_size) if rank not in there]
+        if not missing or time.monotonic() >= end:
+            return missing
+        time.sleep(min(_LOOK_S, max(0.0, end - time.monotonic())))
