@@ -273,10 +273,9 @@ class _Page:
 
 
 def _figure(plot: str, chart: Chart, data: str, title: str = "") -> str:
-    name = plot_id = chart.name if not title else ""
     note = f'\n<p class="dim">{_text(chart.note)}</p>' if chart.note else ""
     return (
-        f"<figure{f' id={plot_id!r}' if name else ''}>\n<figcaption>{_text(title or chart.title)}</figcaption>\n"
+        f"<figure{'' if title else f' id={chart.name!r}'}>\n<figcaption>{_text(title or chart.title)}</figcaption>\n"
         f'<p class="says">{_text(chart.says)}</p>\n{plot}{note}\n{data}\n</figure>'
     )
 

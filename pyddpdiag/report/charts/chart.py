@@ -367,8 +367,8 @@ def scale(axis: Axis, low: float, high: float, begin: float, end: float) -> Scal
     return lambda value: begin + (of(value) - first) / width * (end - begin)
 
 
-def written(axis: Axis, ends: tuple[float, float], most: int) -> list[tuple[float, str]]:
-    """What stands beside an axis with these ends, and where: its labels, or about so many round numbers."""
+def written(axis: Axis, ends: tuple[float, float] = (1.0, 1.0), most: int = 1) -> list[tuple[float, str]]:
+    """What stands beside an axis, and where: its labels or ticks, or about so many round numbers between its ends."""
     if axis.labels:
         return list(zip(axis.at or range(len(axis.labels)), axis.labels, strict=True))
     if axis.ticks:

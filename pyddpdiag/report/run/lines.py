@@ -32,7 +32,10 @@ def parts(report: RunReport) -> list[Part]:
     """The flame graphs of the ranks that findings blame, then of others, and the table of lines."""
     found: list[Part] = []
     blamed = [finding.rank for finding in report.verdict.findings]
-    flames = sorted((flame for flame in report.flames if flame.names), key=lambda each: _place(each, blamed))
+    flames = sorted(
+        (flame for flame in report.flames if flame.names),
+        key=lambda each: ([*blamed, each.rank].index(each.rank), each.rank),
+    )
     if flames:
         shown = flames[:MOST_RANKS]
         found.append(
@@ -48,10 +51,6 @@ def parts(report: RunReport) -> list[Part]:
     if report.lines:
         found.append(_table(report))
     return found
-
-
-def _place(flame: Flame, blamed: list[int | None]) -> tuple[int, int]:
-    return (blamed.index(flame.rank) if flame.rank in blamed else len(blamed), flame.rank)
 
 
 def _chart(flame: Flame) -> Chart:

@@ -131,7 +131,7 @@ def _map_table(found: RankMap, blocks: list[str]) -> Table:
         "slowest rank": [str(found.slowest[row, at]) for row, at in rows],
         "first step": [str(found.first[at]) for _, at in rows],
         "last step": [str(found.last[at]) for _, at in rows],
-        "longer there (ms)": [_map_cell(float(found.extra_ms[row, at])) for row, at in rows],
+        "longer there (ms)": [_cell(float(found.extra_ms[row, at])) for row, at in rows],
     }
     return Table("Where ranks need longest, by the worst stretch of each row", columns, 0)
 
@@ -143,10 +143,6 @@ def _map_axis(title: str, names: list[str]) -> Axis:
 
 def _span(what: str, low: int, high: int) -> str:
     return f"{what} {low}" if low == high else f"{what}s {low} to {high}"
-
-
-def _map_cell(value: float) -> str:
-    return "-" if value != value else f"{value:.4g}"
 
 
 CHOOSER: Final = "waterfall"

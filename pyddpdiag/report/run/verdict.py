@@ -53,7 +53,11 @@ def _exposed(report: RunReport, step: float) -> Figure:
 
 
 def _late(report: RunReport) -> Figure:
-    found = next((one for one in report.verdict.findings if _is_late(one)), None)
+    late_kinds = ("own", "life")
+    found = next(
+        (one for one in report.verdict.findings if one.rank is not None and kind_of(one).marks in late_kinds),
+        None,
+    )
     if found is not None and found.cost_ms is not None:
         often = found.evidence.get("share_of_steps")
         share = f" in {percent(often)} of steps" if isinstance(often, float) else ""
@@ -69,10 +73,6 @@ def _late(report: RunReport) -> Figure:
     most = np.zeros(int(at.max()) + 1)
     np.maximum.at(most, at, late[known])
     return Figure("Late", milliseconds(float(np.median(most))), f"waiting for the last rank{_last(report)}")
-
-
-def _is_late(finding: Finding) -> bool:
-    return finding.rank is not None and kind_of(finding).marks in ("own", "life")
 
 
 def _last(report: RunReport) -> str:
@@ -189,7 +189,7 @@ def where_chart(report: RunReport, details: RunDetails | None) -> Chart | None:
         return None
     rows = steps.groups(found, report)
     shown = steps.drawn_parts(found)
-    values = {part: [_known(steps.mean(found, part, row)[0]) for row in rows] for part in shown}
+    values = {part: [float(np.nan_to_num(steps.mean(found, part, row)[0])) for row in rows] for part in shown}
     marked = culprit(report, [[found.ranks[place] for place in row] for row in rows], values)
     judged = count(int(np.unique(report.steps.step[report.steps.judged]).size), "step")
     labels = [steps.label(found, row) for row in rows]
@@ -232,10 +232,6 @@ def _said(found: Anatomy, marked: Culprit, values: dict[str, list[float]]) -> st
     on_disk = finding.cause == "disk" and part == "blocked"
     does = "waiting for a disk" if on_disk else steps.name(part, found)
     return f"rank {finding.rank}, {does}: {milliseconds(mine[marked.row])}, the others {less}"
-
-
-def _known(value: float) -> float:
-    return float(value) if np.isfinite(value) else 0.0
 
 
 def parts(report: RunReport, details: RunDetails | None) -> list[Part]:
