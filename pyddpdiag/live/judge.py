@@ -29,10 +29,7 @@ GONE_HERE_S: Final = 5.0
 def judge(seen: Look, moving: frozenset[int], looked_s: float) -> Hang:
     """The answer.
 
-    Args:
-        seen: the last look.
-        moving: the ranks that recorded something since the first look.
-        looked_s: how long the run was looked at.
+    `moving`: the ranks that recorded something since the first look. `looked_s`: how long the run was looked at.
     """
     if seen.view.standstill is not None:
         moving = frozenset()  # the last records came at the beginning of the look

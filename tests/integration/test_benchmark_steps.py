@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import read
 
 pytest.importorskip("pytest_benchmark", reason="the benchmarks need pytest-benchmark")
 

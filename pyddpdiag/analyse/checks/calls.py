@@ -200,7 +200,7 @@ def _others(view: RunView) -> Iterator[Finding]:
     if not steps.can_judge or not len(view.occurrences) or calls is None:
         return
     share, sure_ms = share_of_median(least, steps.wall_ms), sure_median(least)
-    if sure_ms < LEAST_MS or not matters(sure_ms, steps.wall_ms):
+    if sure_ms < LEAST_MS or severity(sure_ms, steps.wall_ms) == "note":
         return
     cost = median(least)
     # The looks know only the script's lines, and that a package's loop runs below one of them.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.pages import skip_without
 
-from pyddpdiag.export.event_file import Series, event_file
+from pyddpdiag.export.tensorboard import Series, event_file
 
 
 def test_event_files_hold_steps_of_any_size(tmp_path: Path) -> None:

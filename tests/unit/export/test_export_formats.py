@@ -7,8 +7,8 @@ from pathlib import Path
 from support.pages import skip_without
 from support.shown_run import write_shown
 
-from pyddpdiag.export.formats import FORMATS
-from pyddpdiag.export.read import read_run
+from pyddpdiag.export.format import FORMATS
+from pyddpdiag.export.run import read_run
 
 PAGE = Path(__file__).parents[3] / "docs" / "exports.md"
 

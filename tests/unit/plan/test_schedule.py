@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyddpdiag.plan.ring import Ring, fit_ring
-from pyddpdiag.plan.schedule import replay, work_alone
+from pyddpdiag.plan.ring import Ring, fit_ring, replay, work_alone
 
 
 def ends(ready: Sequence[Sequence[float]], work: Sequence[Sequence[float]]) -> list[float]:

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyddpdiag.plan.ring import Ring
-from pyddpdiag.plan.schedule import replay
-from pyddpdiag.plan.sharing import Contention, Sharing, busy_before, fit
+from pyddpdiag.plan.ring import Contention, Ring, Sharing, busy_before, fit, replay
 
 SIZES = np.array([1e6, 1e7])
 RING = Ring(0.1, 1e-5)

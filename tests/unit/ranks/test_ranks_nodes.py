@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.ranks.nodes import Node
+from pyddpdiag.ranks.launch import Node
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
 
 HERE = FileTarget("store")

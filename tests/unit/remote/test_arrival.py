@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyddpdiag.remote.arrival import wait_for_ranks
+from pyddpdiag.remote.carrier import wait_for_ranks
 from pyddpdiag.remote.place import Place
 
 

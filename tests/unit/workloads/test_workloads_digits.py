@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyddpdiag.errors import TrainError
-from pyddpdiag.workloads import digits as module
-from pyddpdiag.workloads.digits import Digits, load_digits
+from pyddpdiag.workloads import workload as module
 from pyddpdiag.workloads.samples import ShardedBatches, TensorSamples, share, steps_per_epoch
+from pyddpdiag.workloads.workload import Digits, load_digits
 
 
 @pytest.fixture(scope="module")

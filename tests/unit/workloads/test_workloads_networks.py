@@ -10,8 +10,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.workloads import fixed, networks
 from pyddpdiag.workloads.archs import ARCHS, TRAINED, arch_of
 from pyddpdiag.workloads.fixed import fixed_batch
-from pyddpdiag.workloads.resnet import resnet18, resnet50
-from pyddpdiag.workloads.transformer import Transformer
+from pyddpdiag.workloads.networks import Transformer, resnet18, resnet50
 
 SMALL = ("digits-cnn", "mlp_small", "resnet18", "transformer")
 

@@ -22,7 +22,7 @@ from pyddpdiag.report.charts.chart import Area, Axis, Chart, Heat, Line, Panel, 
 from pyddpdiag.report.charts.svg import svg
 from pyddpdiag.report.page import SMALL
 from pyddpdiag.report.run.page import charts, run_page
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
