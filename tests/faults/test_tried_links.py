@@ -86,14 +86,7 @@ def test_buckets_that_go_beside_backward_are_found_over_a_link(tmp_path: Path) -
 def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None:
     job = [str(SUPPORT / "tried_job.py"), "communication", "1000000", "-"]
     with two_hosts((200, 1000)) as hosts:
-        launch = [
-            sys.executable,
-            "-m",
-            "support.both_hosts",
-            str(own_port()),
-            ",".join(hosts),
-            *job,
-        ]
+        launch = [sys.executable, "-m", "support.both_hosts", str(own_port()), ",".join(hosts), *job]
         command = [sys.executable, "-m", "pyddpdiag", "try", "--restart", "--minutes", "6"]
         command += ["--cures", f"interface={FAST}", "--trace", "trial", "--json", "result.json", "--"]
         env = {

@@ -113,8 +113,7 @@ def test_without_torch_recording_says_what_to_install(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["train", "train --multiprocessing-distributed", "bench allreduce", "run -- {python} -c 0"],
+    "command", ["train", "train --multiprocessing-distributed", "bench allreduce", "run -- {python} -c 0"]
 )
 def test_without_torch_a_command_names_it_before_it_starts_ranks(tmp_path: Path, command: str) -> None:
     run = "import pyddpdiag.cli; sys.exit(pyddpdiag.cli.main())"

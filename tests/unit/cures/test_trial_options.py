@@ -108,7 +108,7 @@ def test_values_are_named_and_cures_are_on_together() -> None:
     # Each size that fits the module, and views with it.
     assert len(tried("views+buckets")) == 3
     assert tried("interface=eth0+eth1+threads=3", STARTS) == {
-        "interface eth0, eth1 + threads 3": Cures(interfaces=("eth0", "eth1"), threads=3),
+        "interface eth0, eth1 + threads 3": Cures(interfaces=("eth0", "eth1"), threads=3)
     }
     assert list(tried("views+workers", STARTS)) == ["views + workers 1", "views + workers 2"]
 

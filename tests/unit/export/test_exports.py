@@ -334,10 +334,7 @@ def test_nothing_is_exported_by_default_and_nothing_is_overwritten(
 
 
 def test_a_package_that_is_missing_is_named_and_none_is_needed_for_tensorboard(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("pyarrow", "tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -35,9 +35,7 @@ def test_steps_do_not_touch_each_other() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(0, 20), st.floats(0.1, 20)), min_size=1, max_size=8),
-)
+@given(st.lists(st.tuples(st.floats(0, 20), st.floats(0.1, 20)), min_size=1, max_size=8))
 def test_the_link_is_never_idle_while_a_bucket_waits(buckets: list[tuple[float, float]]) -> None:
     ready = np.maximum.accumulate([each[0] for each in buckets])
     work = np.array([each[1] for each in buckets])

@@ -48,12 +48,7 @@ def test_version_1_counts_nanoseconds(tmp_path: Path) -> None:
     put(group, **limit, cpu__stat="nr_periods 5\nnr_throttled 1\nthrottled_time 1000000\n")
     quota = CpuQuota(root, own)
     put(group, cpu__stat="nr_periods 25\nnr_throttled 11\nthrottled_time 8000000\n")
-    assert quota.now() == {
-        "milli_cores": 2000,
-        "periods": 20,
-        "throttled_periods": 10,
-        "throttled_us": 7_000,
-    }
+    assert quota.now() == {"milli_cores": 2000, "periods": 20, "throttled_periods": 10, "throttled_us": 7_000}
 
 
 def test_without_a_limit_or_any_files_there_is_none(tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ def wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
         archive.writestr(f"{name}/__init__.py", "")
         archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n\nVersion: of the description\n")
         archive.writestr(
-            f"{info}/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         archive.writestr(f"{info}/RECORD", f"{name}/__init__.py,,\n{info}/RECORD,,\n")
     return path

@@ -61,10 +61,7 @@ def test_what_is_no_dll_is_refused(tmp_path: Path) -> None:
             "c10::impl::Modes::any_modes_set(bool)",
         ),
         ("int __cdecl torch::autograd::get_task_id(void)", "torch::autograd::get_task_id()"),
-        (
-            "void __cdecl at::reenableCallback(unsigned __int64)",
-            "at::reenableCallback(unsigned long long)",
-        ),
+        ("void __cdecl at::reenableCallback(unsigned __int64)", "at::reenableCallback(unsigned long long)"),
         (
             "public: void __cdecl A::queue_callback(class std::function<void __cdecl(void)>)",
             "A::queue_callback(std::function<void ()>)",

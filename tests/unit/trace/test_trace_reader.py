@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.trace_writer import (
-    BUCKET,
-    COMPLETE,
-    IN_FLIGHT,
-    RankWriter,
-    header_page,
-)
+from support.trace_writer import BUCKET, COMPLETE, IN_FLIGHT, RankWriter, header_page
 
 from pyddpdiag.errors import TraceError, TraceVersionError
 from pyddpdiag.system.regular_file import RegularFile
