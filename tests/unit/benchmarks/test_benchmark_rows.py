@@ -1,10 +1,8 @@
-"""The rows of pytest-benchmark's table: whose rounds they are, and which comparisons are measured for which selection.
-
-Real pytest runs, of benchmarks whose measuring is written down.
-"""
+"""The benchmarks: that they can be imported, and the rows of pytest-benchmark's table for a selection."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -12,6 +10,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +200,18 @@ def test_a_count_of_rounds_that_cannot_be_right_is_refused(tmp_path: Path) -> No
     run = Run(tmp_path, "--rounds", "0")
     assert run.process.returncode == 4 and "--rounds" in run.output
     assert run.measured == []
+
+
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
+MODULES = [".".join(p.relative_to(FOLDER).with_suffix("").parts) for p in sorted(FOLDER.rglob("*.py"))]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(("__init__", "conftest"))])
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    importlib.import_module(name)
+
+
+def test_pytest_finds_the_benchmarks_when_none_is_named(pytestconfig: pytest.Config) -> None:
+    files = [p.name for p in FOLDER.glob("*.py") if "def test_" in p.read_text(encoding="utf-8")]
+    patterns = pytestconfig.getini("python_files")
+    assert files and all(any(fnmatch(name, pattern) for pattern in patterns) for name in files)
