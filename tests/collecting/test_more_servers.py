@@ -49,17 +49,8 @@ def script(tmp_path: Path) -> Path:
 
 def command(url: str, script: Path, *words: str) -> list[str]:
     start = [
-        sys.executable,
-        "-m",
-        "pyddpdiag",
-        "run",
-        "--trace",
-        url,
-        "--sync-every",
-        "1",
-        "--nproc",
-        "2",
-        "--",
+        *(sys.executable, "-m", "pyddpdiag", "run", "--trace", url, "--sync-every", "1", "--nproc"),
+        *("2", "--"),
     ]
     return [*start, str(script), *words]
 

@@ -99,15 +99,7 @@ def test_a_report_says_in_one_message_what_to_look_at(refusal: Refusal) -> None:
 def test_a_training_is_not_begun_or_keeps_its_traces(refusal: Refusal, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
     command = [
-        sys.executable,
-        "-m",
-        "pyddpdiag",
-        "run",
-        "--trace",
-        refusal.url,
-        "--nproc",
-        "2",
-        "--",
+        *(sys.executable, "-m", "pyddpdiag", "run", "--trace", refusal.url, "--nproc", "2", "--"),
         "train.py",
     ]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)

@@ -169,12 +169,7 @@ def test_a_server_whose_disk_is_full(server: Server, tmp_path: Path) -> None:
         assert len(kept) == 2, said()
         room(server.folder, "256m")
         command = [
-            sys.executable,
-            "-m",
-            "pyddpdiag",
-            "collect",
-            str(kept[0].parent),
-            "--into",
+            *(sys.executable, "-m", "pyddpdiag", "collect", str(kept[0].parent), "--into"),
             f"{server.url}/first",
         ]
         env = {**os.environ, "FSSPEC_CONFIG_DIR": str(server.folder.parent / "fsspec")}

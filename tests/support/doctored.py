@@ -21,12 +21,7 @@ TIMEOUT_S = 60
 #: What a rank of another job would leave in the environment of the tests.
 RANK_VARIABLES = (
     *(
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
         "GLOO_SOCKET_IFNAME",
     ),
     *("GLOO_DEVICE_TRANSPORT", "TORCH_GLOO_LAZY_INIT", "USE_LIBUV", "OMP_NUM_THREADS"),

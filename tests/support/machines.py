@@ -88,16 +88,8 @@ def why_not() -> str:
         return why
     tried = subprocess.run(
         [
-            "unshare",
-            "--mount",
-            "--uts",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "--time",
-            "--monotonic",
-            "1",
-            "true",
+            *("unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--time"),
+            *("--monotonic", "1", "true"),
         ],
         capture_output=True,
         text=True,

@@ -159,12 +159,8 @@ def test_files_are_written_and_not_overwritten(tmp_path: Path, capsys: pytest.Ca
     assert main([*command, str(tmp_path / "out")]) == 0
     assert "slower" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "compare-loss.png",
-        "compare-ratios.png",
-        "compare-speed-up.png",
-        "compare-trainings.png",
-        "compare.html",
-        "compare.json",
+        *("compare-loss.png", "compare-ratios.png", "compare-speed-up.png"),
+        *("compare-trainings.png", "compare.html", "compare.json"),
     ]
     assert (tmp_path / "out" / "compare-ratios.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-chart="ratios"' in (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")

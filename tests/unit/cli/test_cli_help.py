@@ -15,18 +15,8 @@ from pyddpdiag.cli import main
 from pyddpdiag.cli.help import documentation
 
 GROUPS = (
-    "run",
-    "try",
-    "train",
-    "report",
-    "watch",
-    "hang",
-    "compare",
-    "doctor",
-    "bench",
-    "plan",
-    "collect",
-    "export",
+    *("run", "try", "train", "report", "watch", "hang", "compare", "doctor", "bench", "plan"),
+    *("collect", "export"),
 )
 MOST = {"run": 12, "try": 10, "train": 15}
 

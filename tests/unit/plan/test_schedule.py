@@ -146,12 +146,8 @@ LONG = 3.4
         (Contention(8.5, 17.0, 9.0), 0.5, LONG),
     ],
     ids=[
-        "hardly-waits",
-        "hardly-waits-short-trips",
-        "waits-not-known",
-        "never-both",
-        "trips-not-known",
-        "long-trips",
+        *("hardly-waits", "hardly-waits-short-trips", "waits-not-known", "never-both"),
+        *("trips-not-known", "long-trips"),
     ],
 )
 def test_otherwise_rounds_are_long(contention: Contention, compute: float, round_ms: float) -> None:

@@ -73,13 +73,7 @@ def test_pip_takes_the_wheel_that_fits(tmp_path: Path, asked: list[str], got: li
         label_wheel.label(wheel(page, "pyddpdiag", "0.1.0", f"torch=={minor}.*"))
     taken = tmp_path / "taken"
     command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--isolated",
-        "download",
-        "--quiet",
-        "--no-index",
+        *(sys.executable, "-m", "pip", "--isolated", "download", "--quiet", "--no-index"),
         "--no-cache-dir",
     ]
     done = ran(*command, "--find-links", page, "--dest", taken, *asked)

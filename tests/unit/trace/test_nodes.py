@@ -59,12 +59,7 @@ def test_without_traces_nothing_is_left_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        '{"host": "on',
-        "[]",
-        "null",
-        "{}",
-        "[" * 5000,
+        *("", '{"host": "on', "[]", "null", "{}", "[" * 5000),
         *(
             json.dumps(
                 {"host": "h", "clock": "c", "pid": 7, "at_ns": 5, "at_s": 1.0, "exit_code": None, **wrong}

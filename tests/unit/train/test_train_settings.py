@@ -108,11 +108,7 @@ def test_settings_travel_and_name_their_options() -> None:
 
 def test_old_traces_are_kept_without_force_and_replaced_with_it(tmp_path: Path) -> None:
     for name in (
-        "rank_0.ddptrace",
-        "rank_0.json",
-        "rank_0.lines",
-        "rank_7.ddptrace",
-        "notes.txt",
+        *("rank_0.ddptrace", "rank_0.json", "rank_0.lines", "rank_7.ddptrace", "notes.txt"),
         "rank_x.json",
     ):
         (tmp_path / name).write_text("old")

@@ -42,14 +42,8 @@ pytestmark = [
 def once_more(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "support.windows_form",
-            "-p",
-            "no:cacheprovider",
-            "-rA",
+            *(sys.executable, "-m", "pytest", "-p", "support.windows_form", "-p"),
+            *("no:cacheprovider", "-rA"),
             *options,
         ],
         cwd=UNIT.parents[1],
