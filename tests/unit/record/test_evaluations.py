@@ -155,13 +155,8 @@ def test_the_sidecar_keeps_it() -> None:
     raw = to_json(training)
     assert from_json(Training, raw) == training
     for bad in (
-        {"seconds": -1.0},
-        {"seconds": "nan"},
-        {"seconds": 1e300},
-        {"passes": "x"},
-        {"passes": 0},
-        {"marks": 5},
-        {"where": None},
+        *[{"seconds": -1.0}, {"seconds": "nan"}, {"seconds": 1e300}, {"passes": "x"}],
+        *[{"passes": 0}, {"marks": 5}, {"where": None}],
     ):
         assert from_json(Training, {"evaluations": [{**raw["evaluations"][0], **bad}]}).evaluated == ()
 
@@ -206,13 +201,8 @@ def test_what_lies_between_the_values_of_a_view_is_no_part_of_it() -> None:
 @pytest.mark.parametrize(
     "batch",
     [
-        None,
-        "text",
-        torch.empty(0),
-        (torch.ones(9), object()),
-        torch.eye(4).to_sparse(),
-        torch.ones(9, device="meta"),
-        [[[[[[torch.ones(9)]]]]]],
+        *[None, "text", torch.empty(0), (torch.ones(9), object()), torch.eye(4).to_sparse()],
+        *[torch.ones(9, device="meta"), [[[[[[torch.ones(9)]]]]]]],
     ],
 )
 def test_what_cannot_be_read_has_no_mark(batch: object) -> None:

@@ -68,12 +68,7 @@ WHOLES: list[Make] = [
     lambda: _hostile(tuple)([ONE, TWO]),
 ]
 OTHERS: list[Make] = [
-    Anything,
-    _hostile(object),
-    lambda: Slotted(ONE),
-    lambda: 3,
-    lambda: None,
-    lambda: "text",
+    *[Anything, _hostile(object), lambda: Slotted(ONE), lambda: 3, lambda: None, lambda: "text"],
     lambda: iter([ONE]),
 ]
 

@@ -195,14 +195,8 @@ def test_newer_major_says_which_version_was_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("capacity", 0),
-        ("capacity", 2**63),
-        ("record_bytes", 64),
-        ("header_bytes", 0),
-        ("world_size", 0),
-        ("world_size", 2**31),
-        ("rank", 7),
-        ("wall_ns", -1),
+        *[("capacity", 0), ("capacity", 2**63), ("record_bytes", 64), ("header_bytes", 0)],
+        *[("world_size", 0), ("world_size", 2**31), ("rank", 7), ("wall_ns", -1)],
         ("monotonic_ns", 2**62),
     ],
 )

@@ -14,19 +14,10 @@ from pyddpdiag.train import HookKind, TrainSettings, traces
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epochs", 0),
-        ("seed", -1),
-        ("seed", 2**63),
-        ("lr", 0.0),
-        ("lr", float("inf")),
-        ("bucket_cap_mb", -1.0),
-        ("timeout_s", 0.0),
-        ("watchdog_s", 0.5),
-        ("watchdog_s", float("nan")),
-        ("image_size", 4),
-        ("workers", -1),
-        ("arch", "transformer"),
-        ("arch", "mlp"),
+        *[("epochs", 0), ("seed", -1), ("seed", 2**63), ("lr", 0.0), ("lr", float("inf"))],
+        *[("bucket_cap_mb", -1.0), ("timeout_s", 0.0), ("watchdog_s", 0.5)],
+        *[("watchdog_s", float("nan")), ("image_size", 4), ("workers", -1)],
+        *[("arch", "transformer"), ("arch", "mlp")],
     ],
 )
 def test_values_that_cannot_be_right_are_refused(name: str, value: float) -> None:

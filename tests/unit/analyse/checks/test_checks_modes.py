@@ -70,13 +70,8 @@ def test_a_module_that_never_was_in_training_mode_may_be_meant_so(tmp_path: Path
 @pytest.mark.parametrize(
     "change",
     [
-        TRAINED,
-        {"dropouts": 0},
-        {"looks": 10},
-        {"looks": -1},
-        {"since_step": "34"},
-        {"since_step": None},
-        {"norms": None},
+        *[TRAINED, {"dropouts": 0}, {"looks": 10}, {"looks": -1}, {"since_step": "34"}],
+        *[{"since_step": None}, {"norms": None}],
     ],
     ids=["training", "no such layer", "may be chance", "no looks", "no step", "since no step", "no number"],
 )
