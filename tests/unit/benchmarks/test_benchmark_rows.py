@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import python
 
 pytest.importorskip("pytest_benchmark", reason="the benchmarks need pytest-benchmark")
 
@@ -77,20 +77,13 @@ class Run:
         log, result = benchmarks / "log.jsonl", folder / "result.json"
         log.unlink(missing_ok=True)
         result.unlink(missing_ok=True)
-        self.process = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", str(benchmarks)),
-                *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)),
-                *("-p", "no:cacheprovider", f"--benchmark-json={result}"),
-                *("--benchmark-storage", str(folder / "saved"), *options),
-            ],
+        self.process = python(
+            *("-m", "pytest", str(benchmarks)),
+            *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)),
+            *("-p", "no:cacheprovider", f"--benchmark-json={result}"),
+            *("--benchmark-storage", str(folder / "saved"), *options),
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=100,
-            check=False,
         )
         self.output = self.process.stdout + self.process.stderr
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []

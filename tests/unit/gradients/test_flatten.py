@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from support.commands import python
 
 import pyddpdiag
 from pyddpdiag import _native
@@ -290,9 +290,7 @@ def test_the_module_knows_no_openmp() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Intel's OpenMP keeps threads of its own besides")
 @pytest.mark.parametrize("threads", [1, 3])
 def test_as_many_threads_as_torch_uses_and_they_are_torchs(threads: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT, str(threads)], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = python("-c", COUNT, str(threads))
     assert done.returncode == 0, done.stderr
     before, flattened, torch_too = map(int, done.stdout.split())
     assert flattened == before + threads - 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.commands import python
 
 from pyddpdiag import _native, system
 from pyddpdiag.record import last_words, orderly_exit, script_lines
@@ -69,9 +69,7 @@ def test_signals_are_left_to_the_scripts_own_threads() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_thread_that_rests_is_not_there_when_the_process_forks() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORKS], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = python("-W", "error", "-c", FORKS)
     assert (done.returncode, done.stderr) == (0, "")
 
 

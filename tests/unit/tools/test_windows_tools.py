@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.commands import ran
 from support.promised import need
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
@@ -136,7 +136,7 @@ def test_what_takes_an_iterator_for_a_pointer_does_not_compile_with_libcxx(
         compiler, refused = "", str(error)
     need("libcxx", refused)
     command = [compiler, "-std=c++20", *libcxx.flags(), "-fsyntax-only", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ran(*command)
     assert (done.returncode == 0) == compiles, done.stderr
 
 
