@@ -199,13 +199,7 @@ def test_a_script_of_the_users_is_run_and_recorded(tmp_path: Path) -> None:
 def test_two_machines_launch_their_own_ranks(tmp_path: Path) -> None:
     url = (tmp_path / "meet").as_uri()
     common = (
-        "--multiprocessing-distributed",
-        "--nproc",
-        1,
-        "--dist-url",
-        url,
-        "--world-size",
-        2,
+        *("--multiprocessing-distributed", "--nproc", 1, "--dist-url", url, "--world-size", 2),
         "--scale-lr",
     )
     short = ("--epochs", 1, "--batch-size", 128, "--trace", tmp_path / "t", "--json", "--timeout", 100)

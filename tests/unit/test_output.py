@@ -83,12 +83,8 @@ def test_errors_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     "arguments",
     [
-        [EVIL],
-        ["report", f"--{EVIL}"],
-        ["report", "x", "--step", EVIL],
-        ["report", "x", "y", EVIL],
-        ["bench", EVIL],
-        ["bench", "steps", f"--{EVIL}"],
+        *[[EVIL], ["report", f"--{EVIL}"], ["report", "x", "--step", EVIL]],
+        *[["report", "x", "y", EVIL], ["bench", EVIL], ["bench", "steps", f"--{EVIL}"]],
     ],
     ids=repr,
 )

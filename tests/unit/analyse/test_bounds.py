@@ -228,10 +228,7 @@ def _latency(buckets: int, latency_ms: float) -> float:
 SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "LEAST_STEPS": (lambda: [_steps(number, 9.0, 10.0).can_judge for number in (3, 4)], [False, True]),
     "MANY_STEPS": (lambda: [bounds.confidence(number) for number in (9, 11)], ["medium", "high"]),
-    "TWICE": (
-        lambda: [_stretch(80, 30, after).spans[0].lasting for after in (2, 3)],
-        [True, False],
-    ),
+    "TWICE": (lambda: [_stretch(80, 30, after).spans[0].lasting for after in (2, 3)], [True, False]),
     "SEVERAL": (lambda: ["stretches" in _spans(count) for count in (3, 4)], [False, True]),
     "MATTERS_SHARE": (lambda: [bounds.severity(cost, 100.0) for cost in (4.5, 5.5)], ["note", "warning"]),
     "HEALTHY_SHARE": (lambda: [_waits(each, 100.0) for each in (9.0, 11.0)], [False, True]),

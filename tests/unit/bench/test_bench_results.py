@@ -10,13 +10,7 @@ import pytest
 from support.commands import python
 
 from pyddpdiag.bench.results import Entry, article, read, save, scaling_entry, to_document
-from pyddpdiag.errors import (
-    ResultError,
-    ResultExistsError,
-    ResultVersionError,
-    ResultWriteError,
-    UsageError,
-)
+from pyddpdiag.errors import ResultError, ResultExistsError, ResultVersionError, ResultWriteError, UsageError
 
 
 def step(round_s: tuple[float, ...] = (0.01, 0.02, 0.03), **more: Any) -> Entry:

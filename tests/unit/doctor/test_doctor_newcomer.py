@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import ran
 from support.doctored import command, environment, paste
 
 from pyddpdiag import system
@@ -55,14 +55,7 @@ def before_all_others(*folders: Path) -> dict[str, str]:
 
 
 def checks(variables: dict[str, str]) -> dict[str, Any]:
-    done = subprocess.run(
-        command("--json"),
-        env=environment(variables),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    done = ran(*command("--json"), env=environment(variables), timeout_s=TIMEOUT_S)
     assert done.stdout, done.stderr
     return {one["name"]: one for one in json.loads(done.stdout)["checks"]}
 

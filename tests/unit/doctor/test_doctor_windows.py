@@ -64,8 +64,7 @@ def test_run_says_before_the_start_that_a_torchrun_will_fail(
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(
-        "pyddpdiag.integrations.recorded_command.run",
-        lambda words, *_, **__: started.append(words) or 0,
+        "pyddpdiag.integrations.recorded_command.run", lambda words, *_, **__: started.append(words) or 0
     )
 
     def said(*words: str) -> str:

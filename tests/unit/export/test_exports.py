@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import python
 from support.pages import skip_without
 from support.promised import need
 from support.shown_run import write_shown
@@ -124,12 +124,7 @@ def test_holistic_trace_analysis_agrees(chrome: Path, folder: Path, tmp_path: Pa
     skip_without("hta")
     program, answer = tmp_path / "analysis.py", tmp_path / "answer.json"
     program.write_text(ANALYSIS, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), str(chrome / "chrome"), str(answer)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = python("-W", "ignore", str(program), str(chrome / "chrome"), str(answer), timeout_s=240)
     if "ModuleNotFoundError" in done.stderr:
         need("tools", f"Holistic Trace Analysis lacks a part: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
@@ -334,10 +329,7 @@ def test_nothing_is_exported_by_default_and_nothing_is_overwritten(
 
 
 def test_a_package_that_is_missing_is_named_and_none_is_needed_for_tensorboard(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("pyarrow", "tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)

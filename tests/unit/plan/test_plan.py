@@ -302,11 +302,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["schema_version"]) == ("plan", 1)
     assert [each["kind"] for each in found["rows"]] == [
-        "recorded",
-        "replayed",
-        "planned",
-        "planned",
-        "planned",
+        *("recorded", "replayed", "planned", "planned", "planned")
     ]
 
 

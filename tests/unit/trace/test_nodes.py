@@ -59,28 +59,15 @@ def test_without_traces_nothing_is_left_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        '{"host": "on',
-        "[]",
-        "null",
-        "{}",
-        "[" * 5000,
+        *("", '{"host": "on', "[]", "null", "{}", "[" * 5000),
         *(
             json.dumps(
                 {"host": "h", "clock": "c", "pid": 7, "at_ns": 5, "at_s": 1.0, "exit_code": None, **wrong}
             )
             for wrong in (
-                {"host": 3},
-                {"at_ns": 0},
-                {"at_ns": 2**61},
-                {"at_ns": 1.5},
-                {"at_s": "now"},
-                {"at_s": 1e12},
-                {"pid": None},
-                {"exit_code": "0"},
-                {"codes": 3},
-                {"codes": {"1": "9"}},
-                {"signal": 9},
+                *[{"host": 3}, {"at_ns": 0}, {"at_ns": 2**61}, {"at_ns": 1.5}, {"at_s": "now"}],
+                *[{"at_s": 1e12}, {"pid": None}, {"exit_code": "0"}, {"codes": 3}],
+                *[{"codes": {"1": "9"}}, {"signal": 9}],
             )
         ),
     ],

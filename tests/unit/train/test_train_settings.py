@@ -14,19 +14,10 @@ from pyddpdiag.train import HookKind, TrainSettings, start
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epochs", 0),
-        ("seed", -1),
-        ("seed", 2**63),
-        ("lr", 0.0),
-        ("lr", float("inf")),
-        ("bucket_cap_mb", -1.0),
-        ("timeout_s", 0.0),
-        ("watchdog_s", 0.5),
-        ("watchdog_s", float("nan")),
-        ("image_size", 4),
-        ("workers", -1),
-        ("arch", "transformer"),
-        ("arch", "mlp"),
+        *[("epochs", 0), ("seed", -1), ("seed", 2**63), ("lr", 0.0), ("lr", float("inf"))],
+        *[("bucket_cap_mb", -1.0), ("timeout_s", 0.0), ("watchdog_s", 0.5)],
+        *[("watchdog_s", float("nan")), ("image_size", 4), ("workers", -1)],
+        *[("arch", "transformer"), ("arch", "mlp")],
     ],
 )
 def test_values_that_cannot_be_right_are_refused(name: str, value: float) -> None:
@@ -108,11 +99,7 @@ def test_settings_travel_and_name_their_options() -> None:
 
 def test_old_traces_are_kept_without_force_and_replaced_with_it(tmp_path: Path) -> None:
     for name in (
-        "rank_0.ddptrace",
-        "rank_0.json",
-        "rank_0.lines",
-        "rank_7.ddptrace",
-        "notes.txt",
+        *("rank_0.ddptrace", "rank_0.json", "rank_0.lines", "rank_7.ddptrace", "notes.txt"),
         "rank_x.json",
     ):
         (tmp_path / name).write_text("old")

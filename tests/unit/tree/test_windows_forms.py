@@ -9,7 +9,6 @@ import ast
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -18,7 +17,7 @@ from unittest.mock import MagicMock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import python
+from support.commands import python, ran
 from support.ranks import receive
 
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, file_path, join_url
@@ -166,7 +165,7 @@ def test_a_dead_rank_of_a_test_has_ended_whatever_its_pipe_says(way: str) -> Non
 def tracked() -> list[PurePath]:
     if shutil.which("git") is None:
         pytest.skip("no git here")
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran("git", "ls-files", cwd=ROOT)
     if done.returncode != 0:
         pytest.skip("not a git checkout")
     return [PurePosixPath(line) for line in done.stdout.splitlines()]

@@ -186,11 +186,6 @@ def test_torch_threads_of_a_rank_that_may_spin_take_no_cores_unless_it_has_more_
     tmp_path: Path, threads: list[int], beside: float, culprit: int | None
 ) -> None:
     """Beside other work, one thread of a healthy rank waited for the other that had no core."""
-    write(
-        tmp_path,
-        [Extra(delay=20), Extra(delay=40, beside=beside)],
-        threads=threads,
-        cores=2,
-    )
+    write(tmp_path, [Extra(delay=20), Extra(delay=40, beside=beside)], threads=threads, cores=2)
     found = next(each for each in findings(tmp_path) if each.kind == "oversubscribed_threads")
     assert (found.rank, found.confidence) == (culprit, "low" if culprit is None else "medium")

@@ -186,12 +186,7 @@ def test_the_report_has_the_links_and_reads_them_back(tmp_path: Path) -> None:
     report = load_report(tmp_path)
     links = report_to_dict(report)["links"]
     assert [(link["rank"], link["peer"]) for link in links] == [
-        (0, 1),
-        (0, 2),
-        (1, 0),
-        (1, 2),
-        (2, 0),
-        (2, 1),
+        *[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     ]
     assert report_from_dict(json.loads(report_to_json(report))).links == report.links
 
