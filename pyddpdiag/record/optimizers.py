@@ -32,6 +32,8 @@ from pyddpdiag.record.unseen import unseen
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
 
+_UNKNOWN: Final = (None, None)
+
 _MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read at a time
 
 
@@ -134,14 +136,18 @@ class Optimizers:
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
-        if not (self._modules or self.looks_at_all) or self._core.paused:
+        if self._core.paused:
             return
-        _, stepping = self._stepping.known.get(id(optimizer), (None, None))
+        _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
         if stepping is None:
+            if not (self._modules or self.looks_at_all):
+                return
             stepping = Stepping(optimizer)
             self._stepping.add(optimizer, stepping)
             if len(self._ended) < MOST:
                 self._ended.append(stepping)
+        elif stepping.rests(optimizer):
+            return
         looks = stepping.due
         stepping.begins(optimizer)
         if not stepping.closely:
@@ -163,8 +169,14 @@ class Optimizers:
 
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
-        _, stepping = self._stepping.known.get(id(optimizer), (None, None))
+        _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
         if stepping is None:
+            return
+        if stepping.rested:
+            self._again.due = False
+            for link in stepping.links:
+                link.after = now = link.module.native.passes
+                link.module.stepped(now)
             return
         self._again.due = stepping.due
         for link in stepping.links:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Final
 
 import torch
@@ -66,9 +66,14 @@ class Reduced:
 
     def stepped(self, passes: int) -> None:
         """An optimizer has stepped with it, after so many passes."""
-        self.stepped_at, self.local_at = passes, self.looks.local
-        self.thread = threading.get_ident()
-        self.looks.steps(passes, self.parameters)
+        looks = self.looks
+        # Mostly no pass was looked at: this runs after every step.
+        if looks.begun or looks.seeks:
+            looks.steps(passes, self.parameters)
+        else:
+            looks.passes = passes + looks.local
+        self.stepped_at, self.local_at = passes, looks.local
+        self.thread = get_ident()
 
     def mark(self, passes: int) -> None:
         """Notes what one parameter is before a step, after so many passes."""
