@@ -41,9 +41,9 @@ ROUNDS = 20
 # Width of four layers, their batch, and the steps of a block.
 SIZES = {96: (32, 46), 256: (48, 46), 512: (80, 32), 1024: (160, 16)}
 OPERATIONS = 20_000  # of torch that a new recorder looks at, to learn which worker serves which group
-# What is read more often at first is read as rarely as ever after 256 passes. Of later ones, the first 16 of each 128 are
-# looked at as they begin: of a block it is as many, its last ones. No power of 4 is among its steps, at which the sidecar
-# is written.
+# What is read more often at first is read as rarely as ever after 256 passes. Of later ones, the first 16 of each 128
+# are looked at as they begin: of a block it is as many, its last ones. No power of 4 is among its steps, at which the
+# sidecar is written.
 LOOKED_AT = 383
 
 OFF = {"parameter_interval": 0, "statistics_interval": 0, "weights_interval": 0, "sample_connections": False}
@@ -116,6 +116,7 @@ def reading(name: str, folder: str, ddp: DistributedDataParallel) -> Iterator[No
         if steps:
             stack.enter_context(patched())
             unchanged.watch(watched := Watched(folder, options))
+            watched.made_module(ddp)
             yield
             assert watched.session is not None
             attachments.detach(watched.session.recorder, ddp)

@@ -75,6 +75,7 @@ class _State:
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a watched DDP module has run, or none will; batches before belong to nobody
+    called: bool = False  # it has begun, and the note of that is written
     set_up: SetUp | None = None  # looks at what comes before the first pass
 
 
@@ -291,22 +292,26 @@ def _patch_loader(module: Any) -> None:
     @between(following)
     def next_batch(self: Any) -> Any:
         watched = _state.watched if _state.begun else None
-        waiting = None
+        if watched is None:
+            return following(self)
+        session, waits = None, watched.waits
         try:
-            waiting = watched.waits(self) if watched is not None else None
+            session = watched.loop()
+            if session is not None:
+                waits.begins(session, self)
         except BaseException as error:
             if not contained.holds(error):
                 raise
-        if waiting is None:
+        if session is None:
             return following(self)
         try:
             batch = following(self)
         except BaseException as error:
             with contained:
-                waiting.took_none(error)
+                waits.took_none(session, self, error)
             raise
         try:
-            waiting.took(batch)
+            waits.took(session, self, batch)
         except BaseException as error:
             if not contained.holds(error):
                 raise
@@ -318,7 +323,7 @@ def _patch_loader(module: Any) -> None:
         made = make(self)
         with contained:
             if _state.begun and _state.watched is not None:
-                _state.watched.made(made, since)
+                _state.watched.waits.made(made, since)
         return made
 
     iterator.__next__ = next_batch
@@ -353,7 +358,10 @@ def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
     if alone.called:
         alone.forget_called()
-    if not (_alone.over or _state.begun or _early.knows_modules):
+    watched = _state.watched
+    if watched is not None and watched.hears_optimizers:
+        watched.stepped(optimizer)
+    elif not (_alone.over or _state.begun or _early.knows_modules):
         import torch
 
         if not torch.compiler.is_compiling():
@@ -381,10 +389,11 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 def _forward(ddp: Any, given: Any) -> None:
     try:
-        if not (_state.begun and _early.called):
+        if not _state.called:
             _early.note(early_end.CALLED)
             if _watched() is not None:
                 _begins()
+            _state.called = _state.begun
         if _state.watched is not None:
             _state.watched.forward(ddp, given)
     except BaseException as error:

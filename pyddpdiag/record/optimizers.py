@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
+from pyddpdiag.record import forks
 from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.identities import Identities
 from pyddpdiag.record.modes import Modes
@@ -124,11 +125,10 @@ class Optimizers:
                 return  # a call into the native module would break the graph
             watch = this()
             # A forked child has copies of locks, which another thread may have held.
-            if watch is None or watch._failed or os.getpid() != process:
+            if watch is None or watch._failed or forks.process != process:
                 return
             try:
-                with unseen():
-                    method(watch, optimizer)
+                method(watch, optimizer)
             except Exception:
                 watch._failed = True
 
@@ -136,18 +136,20 @@ class Optimizers:
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
-        if self._core.paused:
-            return
         _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
+        if stepping is not None and stepping.rests(optimizer):
+            return
+        with unseen():
+            self._begins(optimizer, stepping)
+
+    def _begins(self, optimizer: Optimizer, stepping: Stepping | None) -> None:
+        if not (self._modules or self.looks_at_all) or self._core.paused:
+            return
         if stepping is None:
-            if not (self._modules or self.looks_at_all):
-                return
             stepping = Stepping(optimizer)
             self._stepping.add(optimizer, stepping)
             if len(self._ended) < MOST:
                 self._ended.append(stepping)
-        elif stepping.rests(optimizer):
-            return
         looks = stepping.due
         stepping.begins(optimizer)
         if not stepping.closely:
@@ -175,9 +177,14 @@ class Optimizers:
         if stepping.rested:
             self._again.due = False
             for link in stepping.links:
-                link.after = now = link.module.native.passes
-                link.module.stepped(now)
+                module = link.module
+                link.after = now = module.native.passes if module.passes is None else module.passes()
+                module.stepped(now)
             return
+        with unseen():
+            self._end(stepping)
+
+    def _end(self, stepping: Stepping) -> None:
         self._again.due = stepping.due
         for link in stepping.links:
             now = link.module.native.passes

@@ -14,6 +14,7 @@ from pyddpdiag import _native
 from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.training import MOST
 from pyddpdiag.record.batch_marks import GivenBatches
+from pyddpdiag.record.unseen import unseen
 
 
 class Begun(NamedTuple):
@@ -75,7 +76,8 @@ class PassLooks:
             self._sought += 1
             living = (one for one in (ref() for ref in parameters) if one is not None)
             readable = (one for one in living if one.grad is not None and _is_soon_read(one.grad))
-            self._some = [weakref.ref(one) for one in itertools.islice(readable, 4)]
+            with unseen():
+                self._some = [weakref.ref(one) for one in itertools.islice(readable, 4)]
             self.seeks = not self._some and self._sought < MOST
         passes, begun = reduced + self.local, self.begun
         if begun and len(begun) == passes - self.passes:

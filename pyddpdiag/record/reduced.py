@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Final
@@ -48,6 +49,7 @@ class Reduced:
     thread: int = 0  # on which that was; no other one may read its gradients
     smallest: int = 0  # of the parameters, whose weights are marked before steps
     marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
+    passes: Callable[[], int] | None = None  # how many there were, for every step; None: `native` is asked
 
     def forget_if_gone(self) -> None:
         """Forgets its parameters if the script let go of it: another module may have them now."""

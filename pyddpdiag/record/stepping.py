@@ -70,7 +70,7 @@ class Stepping:
         self._schedule: _Schedule | None = None
 
     def rests(self, optimizer: Optimizer) -> bool:
-        """Counts a step that begins, if nothing else of it is kept. It is what most steps take, and so has few lines."""
+        """Counts a step that begins, if nothing else of it is kept, as of most: so this has few lines."""
         self.rested = False
         if self.steps + 1 >= self._next or self._zero_since is not None:
             return False
