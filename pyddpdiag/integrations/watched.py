@@ -294,32 +294,29 @@ class Watched:
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped."""
         try:
-            self._steps(optimizer)
-        except BaseException as error:
-            if not contained.holds(error):
-                raise
-
-    def _steps(self, optimizer: Optimizer) -> None:
-        if self._uncalled.known:
-            self._look_for_uncalled(optimizer)
-        session = self.loop()
-        if session is not None:
-            marks = session.steps
+            if self._uncalled.known:
+                self._look_for_uncalled(optimizer)
+            session = self.loop()
+            if session is None:
+                return
+            marks, one = session.steps, id(optimizer)
             self._begun_by = None
-            one = id(optimizer)
             if one in self._stepped:
                 # It steps more often than the others, which then tell nothing of the end of a step.
                 self._optimizers = {each: self._optimizers[each] for each in self._stepped}
             if one not in self._optimizers:
                 self._optimizers[one] = weakref.ref(optimizer, partial(self._optimizer_gone, one))
             self._stepped.add(one)
-            if marks.open:
+            if marks.open and marks.signs is not None:
                 marks.begin()  # in which an optimizer steps: no evaluation
             if not self._by_batches and self._optimizers.keys() <= self._stepped:
                 marks.end()
-            if (self._passed_by.known or self._alone) and not marks.open:
+            if not marks.open and (self._passed_by.known or self._alone):
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
+        except BaseException as error:
+            if not contained.holds(error):
+                raise
 
     def _optimizer_gone(self, one: int, _: weakref.ref[Optimizer]) -> None:
         self._optimizers.pop(one, None)

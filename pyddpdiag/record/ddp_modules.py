@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch.compiler import is_compiling
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
@@ -172,7 +173,7 @@ class _Marks:
 
         def begins() -> None:
             module = this()
-            if module is None or torch.compiler.is_compiling():
+            if module is None or is_compiling():
                 return
             fresh = looks.begins(local=local) if often else None
             if local:
@@ -204,7 +205,7 @@ class _Before(_Hook):
 
     def __call__(self, ddp: Any, arguments: Any, named: Any) -> None:
         marks = self.marks
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         # A look never ends a training. `suppress` would take as long as the look.
         try:
@@ -226,7 +227,7 @@ class _After(_Hook):
 
     def __call__(self, ddp: Any, _: Any, output: Any) -> None:
         marks = self.marks
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return
         try:
             outputs = output if type(output) is torch.Tensor else list(tensors_in(output))

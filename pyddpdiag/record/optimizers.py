@@ -12,6 +12,7 @@ from operator import methodcaller
 from typing import Any, Final
 
 import torch
+from torch.compiler import is_compiling
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -75,6 +76,7 @@ class Optimizers:
         self._failed = False
         self._stepping: Identities[Optimizer, Stepping] = Identities()
         self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
+        self._reduced: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters in buckets, by their ids
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         handles = [
             register_optimizer_step_pre_hook(self._hook(Optimizers.begins)),
@@ -121,7 +123,7 @@ class Optimizers:
         this, process = weakref.ref(self), self._process
 
         def hook(optimizer: Optimizer, *_: Any) -> None:
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 return  # a call into the native module would break the graph
             watch = this()
             # A forked child has copies of locks, which another thread may have held.
@@ -156,7 +158,8 @@ class Optimizers:
             return
         if looks:
             for module in self._modules:
-                module.forget_if_gone()
+                if module.forget_if_gone():
+                    self._reduced.clear()
             stepping.look(optimizer, self._modules)
         for link in stepping.links:
             link.before = link.module.native.passes
@@ -212,13 +215,13 @@ class Optimizers:
 
     def _look(self, optimizer: Optimizer, stepping: Stepping) -> None:
         """Looks for parameters outside every bucket, beside modules that were reduced."""
-        reduced: set[int] = set().union(*map(self._in_buckets, self._modules))
-        some = [
-            (number, place, one)
-            for number, group in enumerate(optimizer.param_groups)
-            for place, one in enumerate(group["params"])
-            if id(one) not in reduced and one.grad is not None and not hasattr(one, "_ddp_ignored")
-        ]
+        some = self._outside(optimizer)
+        if some:
+            # DDP may have made other buckets since, which takes more time to ask for.
+            self._reduced = {
+                id(one): weakref.ref(one) for each in self._modules for one in self._in_buckets(each)
+            }
+            some = self._outside(optimizer)
         if not some:
             return  # as a rule: names take the most time
         unpassed = {id(link.module) for link in stepping.links if link.before == link.after}
@@ -233,13 +236,25 @@ class Optimizers:
         for owner, of_owner in outside.items():
             self._note(owner, of_owner, all_of_it=False)
 
-    def _in_buckets(self, module: Reduced) -> set[int]:
-        """The identities of parameters that are in a bucket."""
+    def _outside(self, optimizer: Optimizer) -> list[tuple[int, int, torch.Tensor]]:
+        """Its parameters with a gradient that are in no known bucket, by their places."""
+        known = self._reduced
+        return [
+            (number, place, one)
+            for number, group in enumerate(optimizer.param_groups)
+            for place, one in enumerate(group["params"])
+            if ((ref := known.get(id(one))) is None or ref() is not one)
+            and one.grad is not None
+            and not hasattr(one, "_ddp_ignored")
+        ]
+
+    def _in_buckets(self, module: Reduced) -> list[torch.Tensor]:
+        """The parameters that are in a bucket."""
         index, refs = module.native.index, module.parameters
         places = {
             i for layout in self._core.layouts() if layout[1] == index for i in layout[3] if i < len(refs)
         }
-        return {id(one) for one in (refs[place]() for place in places) if one is not None}
+        return [one for one in (refs[place]() for place in places) if one is not None]
 
     def _note_module(self, optimizer: Optimizer, module: Reduced) -> None:
         mine = {id(one) for group in optimizer.param_groups for one in group["params"]}

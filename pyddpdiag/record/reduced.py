@@ -51,13 +51,15 @@ class Reduced:
     marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
     passes: Callable[[], int] | None = None  # how many there were, for every step; None: `native` is asked
 
-    def forget_if_gone(self) -> None:
-        """Forgets its parameters if the script let go of it: another module may have them now."""
+    def forget_if_gone(self) -> bool:
+        """Forgets its parameters if the script let go of it: another module may have them now. Whether it did."""
         gone = (
             self.owner() is None if self.owner is not None else all(ref() is None for ref in self.parameters)
         )
-        if gone:
-            self.parameters.clear()
+        if not (gone and self.parameters):
+            return False
+        self.parameters.clear()
+        return True
 
     @property
     def ends_locally(self) -> bool:

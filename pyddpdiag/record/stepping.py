@@ -23,6 +23,7 @@ from torch.optim.optimizer import Optimizer
 
 from pyddpdiag.model.training import MOST, Stepped
 from pyddpdiag.record.reduced import Reduced
+from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.unseen import operating_unseen
 
@@ -124,7 +125,8 @@ class Stepping:
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         self._looks += 1
         self._idle += all(one.grad is None for one in parameters)
-        self._where.add(line_of_frame(sys._getframe()))
+        if is_sampled(self._looks):  # the stack takes as long as all else
+            self._where.add(line_of_frame(sys._getframe()))
         mine = {id(one) for one in parameters}
         linked = [link.module for link in self.links]
         for module in modules:

@@ -129,7 +129,8 @@ class LoopMarks:
         self.batch_came = 0
         """0: there is no batch that no step has used."""
         self._last_end = 0  # of the step before, if nothing is known that came since
-        self._signs: int | None = None  # of backward passes, when a provisional step began
+        self.signs: int | None = None
+        """Of backward passes, when a provisional step began; None: the open step is one for sure."""
 
     def waits(self, *, again: bool = False, since_ns: int = 0) -> None:
         """The loop asks for a batch; `again`: for one more of the same step. The step before has ended.
@@ -157,7 +158,7 @@ class LoopMarks:
     @property
     def is_provisional(self) -> bool:
         """Whether nothing shows yet that the open step is really a step."""
-        return self._signs == self._core.backward_signs
+        return self.signs == self._core.backward_signs
 
     def begin(self, *, sure: bool = True) -> None:
         """A step, since its batch came. If one is open, it goes on."""
@@ -165,16 +166,16 @@ class LoopMarks:
             begun = self.batch_came or self._last_end or monotonic_ns()
             self._begun(self.waits_since or begun, begun)
             self.open = True
-            self._signs = None if sure else self._core.backward_signs
+            self.signs = None if sure else self._core.backward_signs
         elif sure:
-            self._signs = None
+            self.signs = None
         self.waits_since = self.batch_came = self._last_end = 0
 
     def end(self) -> None:
         """Of the step that is open, if one is."""
         if self.open:
             self.open = False
-            if self._signs is not None and self.is_provisional:
+            if self.signs is not None and self.is_provisional:
                 self._core.step_withdrawn()
                 groups = len(self._core.groups())
             else:

@@ -24,6 +24,7 @@ class Marks:
     """Counts steps."""
 
     open = True
+    signs = None
     ended = 0
 
     def begin(self) -> None:
