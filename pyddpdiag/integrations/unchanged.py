@@ -262,13 +262,8 @@ def _patch_compiled(module: Any) -> None:
 
     @between(call)
     def compiled_call(self: Any, *arguments: Any, **options: Any) -> Any:
-        ddp = sys.modules.get(_DDP)
-        inner = self._orig_mod
-        if (
-            ddp is not None
-            and isinstance(inner, ddp.DistributedDataParallel)
-            and not torch.compiler.is_compiling()
-        ):
+        kind, inner = getattr(sys.modules.get(_DDP), "DistributedDataParallel", ()), self._orig_mod
+        if isinstance(inner, kind) and not torch.compiler.is_compiling():
             _forward(inner, self)
         return call(self, *arguments, **options)
 
@@ -292,26 +287,23 @@ def _patch_loader(module: Any) -> None:
     @between(following)
     def next_batch(self: Any) -> Any:
         watched = _state.watched if _state.begun else None
-        if watched is None:
-            return following(self)
-        session, waits = None, watched.waits
+        session = None
         try:
-            session = watched.loop()
-            if session is not None:
-                waits.begins(session, self)
+            if watched is not None and (session := watched.loop()) is not None:
+                watched.waits.begins(session, self)
         except BaseException as error:
             if not contained.holds(error):
                 raise
-        if session is None:
+        if watched is None or session is None:
             return following(self)
         try:
             batch = following(self)
         except BaseException as error:
             with contained:
-                waits.took_none(session, self, error)
+                watched.waits.took_none(session, self, error)
             raise
         try:
-            waits.took(session, self, batch)
+            watched.waits.took(session, self, batch)
         except BaseException as error:
             if not contained.holds(error):
                 raise
