@@ -1,11 +1,13 @@
-"""How much of a span is covered by intervals that may overlap."""
+"""How much of a span intervals cover, and when in a step a rank does its own part."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.trace.layout import BackwardTime, Kind
+from pyddpdiag.trace.reader import RankTrace
+from pyddpdiag.trace.rows import Int64
 
 
 class Coverage:
@@ -30,3 +32,31 @@ class Coverage:
         if not len(self._start):
             return np.zeros(len(begin), np.int64)
         return np.asarray(np.maximum(0, self._until(end) - self._until(begin)))
+
+
+def step_spans(trace: RankTrace, number: Int64, end: Int64, busy: Coverage) -> dict[str, Float64]:
+    """Seconds of each of `SPANS` in these steps, without collectives and phases; NaN: a pass has no times."""
+    records = trace.of_kind(Kind.BACKWARD)
+    records = records[np.isin(records["step"], number)]
+    times = records["times"]
+    at = np.searchsorted(number, records["step"])
+    forward, begin, finish = (
+        times[:, column]
+        for column in (BackwardTime.FORWARD_BEGIN, BackwardTime.BEGIN, BackwardTime.FINALIZE_BEGIN)
+    )
+    last = np.zeros(len(number), np.int64)
+    np.maximum.at(last, at, times[:, BackwardTime.FINALIZE_END])
+    whole = np.bincount(at, minlength=len(number)) > 0
+    whole[at[(forward <= 0) | (begin < forward) | (finish < begin)]] = False
+    whole &= (last > 0) & (last <= end)
+
+    def seconds(low: Int64, high: Int64) -> Float64:
+        high = np.maximum(low, high)
+        return np.asarray((high - low - busy.within(low, high)) / 1e9)
+
+    spans = {
+        "forward": np.bincount(at, seconds(forward, begin), len(number)),
+        "backward": np.bincount(at, seconds(begin, finish), len(number)),
+        "after": seconds(np.where(whole, last, end), end),
+    }
+    return {name: np.where(whole, values, np.nan) for name, values in spans.items()}

@@ -1,24 +1,64 @@
-"""Steps in which one rank, always the same one, is late although it usually is not."""
+"""How much longer each rank needs than the others, and steps in which one is late though it usually is not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from pyddpdiag.analyse.bounds import (
-    CHANCE,
-    LONG,
-    MATTERS_SHARE,
-    NEARLY_ALL,
-    SEVERAL,
-    event_ms,
-)
+from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.chance import at_least, period
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.step_matrix import StepMatrix, beyond_usual, column_medians
+from pyddpdiag.analyse.shares import Share, share_of_median
+from pyddpdiag.analyse.step_matrix import StepMatrix, beyond_usual, column_medians, extra_ms, step_walls
 from pyddpdiag.analyse.usage import UsageMatrix
+from pyddpdiag.trace.rows import Bool, Int64
+
+
+@dataclass(frozen=True, eq=False)
+class Lateness:
+    """The ranks side by side, in the steps in which the own time of all is known.
+
+    Attributes:
+        ranks: of the columns.
+        rows: of the step matrix.
+        step: the number of each row's step.
+        wall: of each step; ms.
+        extra: by how much each rank needs longer than the ranks' lower median, or than the rank `than`; ms,
+            [steps, ranks].
+        waits: the same of the time that it waits for data.
+        shares: the median of `extra` as a share of a step, rank by rank.
+        than: the column of the rank that all are compared with; None: with their lower median.
+    """
+
+    ranks: tuple[int, ...]
+    rows: Int64
+    step: Int64
+    wall: Float64
+    extra: Float64
+    waits: Float64
+    shares: tuple[Share, ...]
+    than: int | None = None
+
+    def more(self, values: Float64) -> Float64:
+        """How much more of something each rank has, compared in the same way; [steps, ranks]."""
+        return extra_ms(values) if self.than is None else np.asarray(values - values[:, self.than, None])
+
+    def __len__(self) -> int:
+        """Number of steps."""
+        return len(self.step)
+
+
+def lateness(steps: StepMatrix, than: int | None = None) -> Lateness:
+    """The lateness of every rank in the judged steps; no steps where own times are not known."""
+    rows = np.flatnonzero(~np.isnan(steps.own).any(axis=1))
+    nothing = np.empty((0, len(steps.ranks)))
+    found = Lateness(steps.ranks, rows, steps.step[rows], step_walls(steps)[rows], nothing, nothing, (), than)
+    extra, waits = nothing, nothing
+    if len(rows):
+        extra, waits = found.more(steps.own[rows]), found.more(np.nan_to_num(steps.data_wait[rows]))
+    shares = tuple(share_of_median(column, steps.wall_ms) for column in extra.T)
+    return replace(found, extra=extra, waits=waits, shares=shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +72,7 @@ class Episodes:
     """
 
     rank: int
-    at: npt.NDArray[np.int64]
+    at: Int64
     lead_ms: Float64
     steps: int
     share: float
@@ -50,10 +90,10 @@ class LateSteps:
     a rank only waited for a core does not count. `time_ms`: what all of these steps took.
     """
 
-    rows: npt.NDArray[np.int64]
+    rows: Int64
     lead_ms: Float64
-    is_late: npt.NDArray[np.bool_]
-    last: npt.NDArray[np.int64]
+    is_late: Bool
+    last: Int64
     core_waits_known: bool
     time_ms: float
 
@@ -62,7 +102,7 @@ class LateSteps:
         """The part of the time in which the others wait for such a rank."""
         return self.share_of(self.is_late)
 
-    def share_of(self, some: npt.NDArray[np.bool_]) -> float:
+    def share_of(self, some: Bool) -> float:
         """The part of the time in which they wait in some of these steps."""
         return float(self.lead_ms[some].sum()) / self.time_ms if self.time_ms > 0.0 else 0.0
 
@@ -87,7 +127,7 @@ def late_steps(steps: StepMatrix, usage: UsageMatrix) -> LateSteps | None:
     return LateSteps(
         rows=rows,
         lead_ms=lead,
-        is_late=lead > event_ms(steps.wall_ms),
+        is_late=lead > bounds.event_ms(steps.wall_ms),
         last=beyond.argmax(axis=1),
         core_waits_known=delays_known,
         time_ms=len(rows) * float(np.fmax(steps.wall[rows], own).mean()),
@@ -104,17 +144,17 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
     hit = late.is_late & (late.last == place)
     times, others = int(np.count_nonzero(hit)), int(np.count_nonzero(late.is_late & ~hit))
     share = late.share_of(hit)
-    one_rank = times >= NEARLY_ALL * (times + others) or share >= NEARLY_ALL * late.share
-    long = hit.any() and float(lead[hit].min()) >= LONG * steps.wall_ms and not others
-    least = SEVERAL - 1 if long else SEVERAL
-    if times < least or not one_rank or share < MATTERS_SHARE:
+    one_rank = times >= bounds.NEARLY_ALL * (times + others) or share >= bounds.NEARLY_ALL * late.share
+    long = hit.any() and float(lead[hit].min()) >= bounds.LONG * steps.wall_ms and not others
+    least = bounds.SEVERAL - 1 if long else bounds.SEVERAL
+    if times < least or not one_rank or share < bounds.MATTERS_SHARE:
         return None
     at = steps.step[rows[hit]]
     # Neighbouring steps are one event: what hits a rank by chance often lasts for some.
     events = 1 + int(np.count_nonzero(np.diff(at) > 1))
     by_chance = False
     if period(at) is None:
-        by_chance = chance_of_one(events, others, len(steps.ranks)) > CHANCE
+        by_chance = chance_of_one(events, others, len(steps.ranks)) > bounds.CHANCE
         # Other load on the machine, which hits any rank, makes ranks wait for a core; that is taken off where known.
         if events < least or (by_chance and not late.core_waits_known):
             return None
@@ -128,7 +168,7 @@ def episodes(steps: StepMatrix, usage: UsageMatrix) -> Episodes | None:
         core_waits_known=late.core_waits_known,
         collector_share=None if np.isnan(collector).any() else float(collector.sum() / lead[hit].sum()),
         by_chance=by_chance,
-        few=events < SEVERAL and period(at) is None,
+        few=events < bounds.SEVERAL and period(at) is None,
     )
 
 

@@ -13,7 +13,7 @@ from pyddpdiag.analyse.distinct import without
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.trace.layout import Flag, GradientValue, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
-from pyddpdiag.trace.rows import Int64, UInt64
+from pyddpdiag.trace.rows import Bool, Int64, UInt64
 
 _NOT_KNOWN: Final = int(np.array(np.nan).view(np.int64))
 
@@ -146,7 +146,7 @@ class Compared:
         return Compared(self.ranks, **columns)
 
     @property
-    def differs(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def differs(self) -> Bool:
         """Of each row."""
         most = self.bits.max(axis=1, initial=0)
         least = np.where(self.bits == 0, most[:, None], self.bits).min(axis=1, initial=2**62)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.model.stats import Stat
+from pyddpdiag.trace.rows import Int64
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -18,7 +19,7 @@ FEW: Final = 64
 """With fewer values per group, a loop over the groups does not pay off."""
 
 
-def stats_by(values: Float64, codes: npt.NDArray[np.int64], groups: int) -> list[Stat]:
+def stats_by(values: Float64, codes: Int64, groups: int) -> list[Stat]:
     """Median and 95th percentile of `values` by group.
 
     Args:
@@ -45,7 +46,7 @@ def stats_by(values: Float64, codes: npt.NDArray[np.int64], groups: int) -> list
     return [Stat(median, p95) for median, p95 in zip(*columns, strict=True)]
 
 
-def _sorted(values: Float64, codes: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> Float64:
+def _sorted(values: Float64, codes: Int64, start: Int64) -> Float64:
     """The values by group and size; `start` is where each group begins."""
     if len(values) < FEW * len(start):
         return values[np.lexsort((values, codes))]

@@ -16,6 +16,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.rows import BucketStats, Gap, RankStats
 from pyddpdiag.model.words import count, listed
+from pyddpdiag.trace.rows import Int64
 
 
 def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
@@ -111,7 +112,7 @@ def _matching(buckets: tuple[BucketStats, ...], wanted: str) -> tuple[BucketStat
     return chosen
 
 
-def _steps_there(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
+def _steps_there(steps: Int64) -> str:
     return f"Steps here: {steps[0]} to {steps[-1]}." if len(steps) else "There are no steps here."
 
 

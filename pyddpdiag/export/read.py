@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.details import gradient_norms_of_none
+from pyddpdiag.analyse.details import gradient_norms, gradient_norms_of_none, joined_norms, timeline
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.summary import analyse
-from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError, UsageError
 from pyddpdiag.export.run import ClockBase, ExportedRun

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, NEARLY_ALL, WORTH_A_WORD
 from pyddpdiag.analyse.calls.collectives import Calls, RankCollectives, heaviest, whole_rows
@@ -74,7 +73,7 @@ def rooted_ms(every: Sequence[Party], steps: StepMatrix) -> dict[bytes, Float64]
     return found
 
 
-def _by_step(step: Int64, took: Float64, steps: npt.NDArray[np.int64]) -> Float64:
+def _by_step(step: Int64, took: Float64, steps: Int64) -> Float64:
     """The sums of the calls by judged step, on each member."""
     sums = np.zeros((len(steps), took.shape[1]))
     at = np.searchsorted(steps, step)

@@ -7,11 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.assignment import assignment
+from pyddpdiag.analyse.assignment import assignment, saved_by_hiding
 from pyddpdiag.analyse.bounds import ALL_LATENCY_BYTES, LEAST_MS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.hiding import saved_by_hiding
-from pyddpdiag.analyse.links.other_traffic import single_flow
+from pyddpdiag.analyse.links.interface_use import single_flow
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import of_part
 from pyddpdiag.analyse.windows import all_of

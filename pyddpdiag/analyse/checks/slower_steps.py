@@ -7,10 +7,9 @@ from typing import Final
 
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.extra_time import computing, stretch
-from pyddpdiag.analyse.slower import Slower
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import of_part
-from pyddpdiag.analyse.windows import Stretches
+from pyddpdiag.analyse.windows import Slower, Stretches
 from pyddpdiag.model.findings import Cause, Finding
 from pyddpdiag.model.words import milliseconds, number, percent, those, verb
 

@@ -14,8 +14,8 @@ from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.endings import Interruption
-from pyddpdiag.analyse.first_failure import FirstFailure
 from pyddpdiag.analyse.links.link_faults import named
+from pyddpdiag.analyse.operations import FirstFailure
 from pyddpdiag.analyse.standstill import Awaited, threshold_ms
 from pyddpdiag.analyse.starts import waited_for
 from pyddpdiag.analyse.view import RunView

@@ -6,17 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.batches import SAME_SIZES, uneven_sizes
-from pyddpdiag.analyse.bounds import (
-    HEALTHY_SHARE,
-    LARGE_SHARE,
-    LEAST_MS,
-    LEAST_STEPS,
-    MANY_STEPS,
-    NEARLY_ALL,
-    SURELY_EARLY,
-    WORK_SHARE,
-)
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.step_matrix import beyond_mean, column_medians, extra_ms, median
@@ -28,7 +19,7 @@ from pyddpdiag.model.words import milliseconds, ranks, verb
 def _look(view: RunView) -> Iterator[Finding]:
     steps = view.judged
     rows = ~np.isnan(steps.own).any(axis=1)
-    if len(steps.ranks) < 2 or np.count_nonzero(rows) < LEAST_STEPS or not steps.can_judge:
+    if len(steps.ranks) < 2 or np.count_nonzero(rows) < bounds.LEAST_STEPS or not steps.can_judge:
         return
     work = _work(view)
     spreads, saved = _spreads(work), _saved(work)
@@ -37,8 +28,8 @@ def _look(view: RunView) -> Iterator[Finding]:
     if not view.late_ranks:
         yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
     lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
-    known = not view.spins and saved >= LARGE_SHARE and median(spreads) >= WORK_SHARE
-    if known or spread >= WORK_SHARE:
+    known = not view.spins and saved >= bounds.LARGE_SHARE and median(spreads) >= bounds.WORK_SHARE
+    if known or spread >= bounds.WORK_SHARE:
         # Spread evenly, the same work would be done in the mean time.
         lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
     found = [(than, worst) for than, worst in lateness.items() if _matters(worst, steps.wall_ms, known)]
@@ -58,7 +49,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         + (f": batches hold {sizes[0]:,} to {sizes[1]:,} values." if sizes else "."),
         # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
         confidence="medium"
-        if sizes or (spread >= LARGE_SHARE and saved >= NEARLY_ALL * spread and not view.spins)
+        if sizes or (spread >= bounds.LARGE_SHARE and saved >= bounds.NEARLY_ALL * spread and not view.spins)
         else "low",
         cost_ms=typical,
         evidence={
@@ -85,7 +76,7 @@ def _early(view: RunView, own: Float64) -> Iterator[Finding]:
     early = [
         rank
         for rank, mine in zip(steps.ranks, typical, strict=True)
-        if usual - mine > LARGE_SHARE * steps.wall_ms
+        if usual - mine > bounds.LARGE_SHARE * steps.wall_ms
     ]
     more = beyond_mean(own)
     if not early or not _matters(more, steps.wall_ms):
@@ -97,7 +88,7 @@ def _early(view: RunView, own: Float64) -> Iterator[Finding]:
         message=f"{ranks(early)} {verb(early, 'needs', 'need')} {milliseconds(less)} less than the others for "
         f"{verb(early, 'its', 'their')} own part of a step of {milliseconds(steps.wall_ms)}, and "
         f"{verb(early, 'waits', 'wait')} for them.",
-        confidence="medium" if less >= SURELY_EARLY * steps.wall_ms else "low",
+        confidence="medium" if less >= bounds.SURELY_EARLY * steps.wall_ms else "low",
         cost_ms=median(more),
         evidence={
             "less_ms": less,
@@ -113,13 +104,13 @@ def _early(view: RunView, own: Float64) -> Iterator[Finding]:
 def _without_waits(own: Float64, delay: Float64) -> Float64:
     """Own times without what other load on the machine takes from a rank; where that is not known, all."""
     known = ~np.isnan(delay).any(axis=1)
-    return own if np.count_nonzero(known) < LEAST_STEPS else np.asarray((own - delay)[known])
+    return own if np.count_nonzero(known) < bounds.LEAST_STEPS else np.asarray((own - delay)[known])
 
 
 def _matters(worst: Float64, step_ms: float, known: bool = False) -> bool:
     """`known`: something else shows that the ranks are late by turns, and the question is only by how much."""
-    share = HEALTHY_SHARE if len(worst) >= MANY_STEPS else LARGE_SHARE
-    return (median(worst) if known else sure_median(worst)) > max(LEAST_MS, share * step_ms)
+    share = bounds.HEALTHY_SHARE if len(worst) >= bounds.MANY_STEPS else bounds.LARGE_SHARE
+    return (median(worst) if known else sure_median(worst)) > max(bounds.LEAST_MS, share * step_ms)
 
 
 def _spreads(cpu: Float64) -> Float64:
@@ -128,7 +119,7 @@ def _spreads(cpu: Float64) -> Float64:
     Without what is usual for each rank.
     """
     usual = median(cpu.ravel())
-    if len(cpu) < MANY_STEPS or not usual > 0.0:
+    if len(cpu) < bounds.MANY_STEPS or not usual > 0.0:
         return np.zeros(1)
     return np.asarray((cpu - column_medians(cpu)).std(axis=1, ddof=1) / usual)
 
@@ -138,10 +129,10 @@ def _saved(cpu: Float64) -> float:
 
     0: not known.
     """
-    if len(cpu) < MANY_STEPS:
+    if len(cpu) < bounds.MANY_STEPS:
         return 0.0
     usual = column_medians(cpu)
-    return median((usual - np.quantile(cpu, 1 - NEARLY_ALL, axis=0)) / np.maximum(usual, 1e-9))
+    return median((usual - np.quantile(cpu, 1 - bounds.NEARLY_ALL, axis=0)) / np.maximum(usual, 1e-9))
 
 
 def _work(view: RunView) -> Float64:

@@ -12,11 +12,9 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse import bounds, chance, slower, standstill, wire_fit
-from pyddpdiag.analyse.alone import alone
+from pyddpdiag.analyse import bounds, chance, standstill, windows, wire_fit
 from pyddpdiag.analyse.checks.ends import _is_lost
-from pyddpdiag.analyse.core_waits import core_waits
-from pyddpdiag.analyse.crowding import Crowding
+from pyddpdiag.analyse.core_waits import Crowding, core_waits
 from pyddpdiag.analyse.endings import _ahead
 from pyddpdiag.analyse.episodes import late_steps
 from pyddpdiag.analyse.exposure import exposure_of
@@ -24,7 +22,7 @@ from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import _if_seen
-from pyddpdiag.analyse.meetings import Meetings
+from pyddpdiag.analyse.meetings import Meetings, alone
 from pyddpdiag.analyse.memory import growth
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long
 from pyddpdiag.analyse.usage import UsageMatrix
@@ -274,7 +272,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
         [True, False],
     ),
     "WINDOW": (lambda: by_window(np.arange(13.0))[-1], 5.5),
-    "NEAR": (lambda: [slower._running_median(_block(each)).sum() for each in (2, 3)], [0.0, 3.0]),
+    "NEAR": (lambda: [windows._running_median(_block(each)).sum() for each in (2, 3)], [0.0, 3.0]),
     "ASSUMED_MS_PER_BYTE": (lambda: _sizes(*[(1000, 5.0)] * 9).ms_per_byte, 1e-5),
     "SMALL_COUNT": (lambda: [_sizes(*[(1000, 5.0)] * each) is not None for each in (7, 8)], [False, True]),
     "SMALL_BYTES": (

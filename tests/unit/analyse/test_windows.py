@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.analyse.checks import data_wait, exposed_communication, late_rank
+from pyddpdiag.analyse.checks import data as data_wait
+from pyddpdiag.analyse.checks import exposed_communication, late_rank
+from pyddpdiag.analyse.episodes import lateness
 from pyddpdiag.analyse.exposure import exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.late_ranks import late_ranks
-from pyddpdiag.analyse.lateness import lateness
 from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.usage import UsageMatrix
@@ -237,7 +238,7 @@ def looked_at(steps: StepMatrix) -> Iterable[Finding]:
             buckets=(),
         ),
     )
-    for check in (late_rank.CHECK, data_wait.CHECK, exposed_communication.CHECKS[1]):
+    for check in (late_rank.CHECK, data_wait.CHECKS[0], exposed_communication.CHECKS[1]):
         yield from check.look(view)
 
 

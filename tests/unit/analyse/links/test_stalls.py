@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.links.connections import Connection
-from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.connections import Connection, links
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.layout import ConnectionValue as V

@@ -1,4 +1,4 @@
-"""All ranks wait for their loaders."""
+"""All ranks wait for their loaders, or evaluate all of the data where each could take a part."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import (
-    HEALTHY_SHARE,
-    LARGE_SHARE,
-    LEAST_MS,
-    LEAST_STEPS,
-    MANY_STEPS,
-    MOST,
-    NEARLY_ALL,
-    SEVERAL,
-    SHARED_TIMES,
-)
+from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.exposure import Exposure, exposure_of
@@ -26,15 +16,55 @@ from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import of_part
 from pyddpdiag.analyse.windows import Stretches, all_of
+from pyddpdiag.model.account import START_UP
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import milliseconds, percent
+from pyddpdiag.model.words import at, count, milliseconds, percent, times
+
+
+def _evaluations(view: RunView) -> Iterator[Finding]:
+    # The ranks' lives since their first step.
+    run_s = max((one.wall_s - sum(one.part(part) for part in START_UP) for one in view.account), default=0.0)
+    found = [one for one in view.full_evaluations if one.saved_s >= bounds.WORTH_A_WORD * run_s > 0.0]
+    if not found:
+        return
+    longest, steps = found[0], view.judged.steps
+    took_s, saved_s = sum(one.took_s for one in found), sum(one.saved_s for one in found)
+    samples = (
+        "the same samples" if longest.samples is None else f"the same {count(longest.samples, 'sample')}"
+    )
+    more = "" if len(found) == 1 else f", and {count(len(found) - 1, 'more loader')} likewise"
+    yield Finding(
+        kind="full_evaluation",
+        severity=bounds.severity(saved_s, run_s),
+        message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at(longest.where)}, {samples} "
+        f"({longest.sampler}), {times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part.",
+        confidence="high",
+        where=longest.where or None,
+        # Evaluations are of the whole run, and there may be records of its end only.
+        cost_ms=1e3 * saved_s / run_s * view.meetings.run_s / steps if steps else None,
+        cost_s=saved_s,
+        evidence={
+            "took_s": took_s,
+            "run_s": run_s,
+            "share": took_s / run_s,
+            "saved_s": saved_s,
+            "passes": longest.passes,
+            "samples": longest.samples,
+            "ranks": len(longest.ranks),
+            "passes_compared": longest.compared,
+        },
+        change_mind="The result needs all samples on one rank, and cannot be put together from those of parts.",
+        advice="Give each rank its part: DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset, "
+        "shuffle=False)), and all-reduce the sums and counts at the end. The sampler repeats some samples where they "
+        f"do not divide evenly. That would save up to {saved_s:.1f} s.",
+    )
 
 
 def _look(view: RunView) -> Iterator[Finding]:
     steps = view.judged
     wall = step_walls(steps)
     held_up = exposure_of(lower_median(steps.data_wait), wall, steps.wall_ms, can_judge=steps.can_judge)
-    if held_up.typical.steps < LEAST_STEPS or not steps.can_judge:
+    if held_up.typical.steps < bounds.LEAST_STEPS or not steps.can_judge:
         return
     span = None if held_up.is_large else _part_of_the_run(held_up)
     if not (span or held_up.is_large):
@@ -78,32 +108,32 @@ def _part_of_the_run(held_up: Exposure) -> Stretches | None:
     if span is None:
         return None
     rest = np.delete(held_up.least, span.rows)
-    alike = median(held_up.least[span.rows]) < SHARED_TIMES * median(rest)
-    return None if len(rest) >= LEAST_STEPS and alike else span
+    alike = median(held_up.least[span.rows]) < bounds.SHARED_TIMES * median(rest)
+    return None if len(rest) >= bounds.LEAST_STEPS and alike else span
 
 
 def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
     """Some batches come late, now on this rank and now on that: no median shows it, and all wait for each of them."""
     steps = view.judged
     rows = ~np.isnan(steps.own + steps.data_wait).any(axis=1)
-    if np.count_nonzero(rows) < MANY_STEPS:
+    if np.count_nonzero(rows) < bounds.MANY_STEPS:
         return
     own, waits = steps.own[rows], steps.data_wait[rows]
     lost = saved_ms(own, waits)
     held_up = exposure_of(lost, wall[rows], steps.wall_ms, can_judge=True)
-    slow = lost > max(LEAST_MS, MOST * steps.wall_ms)
+    slow = lost > max(bounds.LEAST_MS, bounds.MOST * steps.wall_ms)
     # Where every batch takes its time, that is no lateness.
-    if not lost[slow].sum() >= MOST * lost.sum() > 0.0:
+    if not lost[slow].sum() >= bounds.MOST * lost.sum() > 0.0:
         return
     # Whom the others wait for: of one rank alone another check tells.
     last = (own - own.min(axis=1)[:, None] + waits)[slow].argmax(axis=1)
     most = np.bincount(last, lost[slow], len(steps.ranks)).max()
-    if len(steps.ranks) > 1 and most >= NEARLY_ALL * lost[slow].sum():
+    if len(steps.ranks) > 1 and most >= bounds.NEARLY_ALL * lost[slow].sum():
         return
     times, typical, share = int(np.count_nonzero(slow)), median(lost[slow]), held_up.sums.value
-    few = times >= SEVERAL and share >= LARGE_SHARE
+    few = times >= bounds.SEVERAL and share >= bounds.LARGE_SHARE
     repeated = held_up.repeated.at_least
-    if held_up.mean_ms < LEAST_MS or not (repeated >= HEALTHY_SHARE or few):
+    if held_up.mean_ms < bounds.LEAST_MS or not (repeated >= bounds.HEALTHY_SHARE or few):
         return
     at = steps.step[rows][slow]
     yield Finding(
@@ -112,7 +142,11 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
         message=f"the ranks wait for data now and then: in {times} of {len(lost)} steps a batch comes "
         f"{milliseconds(typical)} late, on one rank or another, and all wait for it; {percent(share)} of the time goes "
         "by that way.",
-        confidence="high" if repeated >= LARGE_SHARE else "medium" if repeated >= HEALTHY_SHARE else "low",
+        confidence="high"
+        if repeated >= bounds.LARGE_SHARE
+        else "medium"
+        if repeated >= bounds.HEALTHY_SHARE
+        else "low",
         since_step=int(at[0]),
         cost_ms=held_up.mean_ms,
         cost_s=float(lost.sum()) / 1e3,
@@ -130,4 +164,7 @@ def _now_and_then(view: RunView, wall: Float64) -> Iterator[Finding]:
     )
 
 
-CHECK = Check(("data_wait",), _look, per_group=True, rests_on="own times")
+CHECKS = (
+    Check(("data_wait",), _look, per_group=True, rests_on="own times"),
+    Check(("full_evaluation",), _evaluations, rests_on="records"),
+)
