@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pyddpdiag.analyse.bounds import ALIVE_MS, STANDS_MS
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
+from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.ending import End
 from pyddpdiag.model.node import NodeNote
 from pyddpdiag.model.sidecar import Sidecar
@@ -126,51 +127,50 @@ class Interruption:
 
 def interruption(view: RunView) -> Interruption | None:
     """By what the run was ended from outside, if it came before anything else went wrong."""
-    ends, command, first = view.endings, view.run.command, view.headers[0]
+    ends, command = view.endings, view.run.command or CommandEnd(0)
     interrupted = sorted(
         (one for one in ends.values() if one.why == "interrupted"), key=lambda one: one.at_ms
     )
-    end = interrupted[0].end if interrupted else None
-    sent = command.signal if command is not None else ""
-    left = command if command is not None and command.left_s else None
-    name = sent or (end.signal or "SIGINT" if end is not None else "SIGTERM" if left else "")
+    unnoted = [
+        ends[rank.rank]
+        for rank in view.ranks
+        if not (rank.closed or rank.ended or ends[rank.rank].end is not None)
+    ]
+    name = command.signal or next((one.end.signal or "SIGINT" for one in interrupted if one.end), "")
+    if not name and command.left_s and unnoted:
+        name = "SIGTERM"  # of the ranks that it left
     if not name:
         return None
-    noted_s = (command.signal_s, command.left_s) if command is not None else ()
-    moments = [one * 1e3 - first.wall_ns / 1e6 for one in noted_s if one]
-    at_ms = min([one.at_ms for one in interrupted[:1]] + moments, default=inf)
+    zero_s = view.headers[0].wall_ns / 1e9
+    moments = [1e3 * (one - zero_s) for one in (command.signal_s, command.left_s) if one]
+    at_ms = min([one.at_ms for one in interrupted] + moments, default=inf)
     # Whoever is asked to end a run after something has failed, ends a broken run.
-    slack_ms = ALIVE_MS if sent or name == "SIGINT" else 0.0
+    slack_ms = ALIVE_MS if command.signal or name == "SIGINT" else 0.0
     before = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
     before += [error.at_ms for error in view.errors.first if error.at_ms is not None]
-    if min(before, default=inf) < at_ms - slack_ms:
-        return None
     # Killed, and not known to have lived when the others got the signal: they got it because of that.
-    unnoted = [ends[rank.rank] for rank in view.ranks if not rank.closed and rank.ended is None]
-    unnoted = [one for one in unnoted if one.end is None]
-    if not (sent or interrupted or unnoted):
-        return None  # the command left processes, but none of its ranks
-    if at_ms < inf and not all(one.outlived(at_ms - slack_ms) for one in unnoted):
+    followed = at_ms < inf and not all(one.outlived(at_ms - slack_ms) for one in unnoted)
+    if followed or min(before, default=inf) < at_ms - slack_ms:
         return None
+    by_command = bool(command.signal or command.left_s)
+    early, ahead_ms = ((), 0.0) if by_command else _ahead(view, interrupted)
     # A terminal sends Ctrl-C to all ranks.
-    whole = bool(sent or left) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
-    early, ahead_ms = ((), 0.0) if sent or left else _ahead(interrupted)
-    unsure_ms = (inf if clock.uncertainty_ns is None else clock.uncertainty_ns / 1e6 for clock in view.clocks)
-    if max(unsure_ms) > ahead_ms:
-        early, ahead_ms = (), 0.0
-    named = early if early or whole else tuple(one.rank for one in interrupted)
+    whole = by_command or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
+    named = early or (() if whole else tuple(one.rank for one in interrupted))
     steps = [rank.last_step for rank in view.ranks] + [one.step for one in view.in_flight.first]
     newest = max((step for step in steps if step is not None), default=None)
-    return Interruption(name, newest, at_ms, named, ahead_ms, None if left is None else left.exit_code)
+    code = command.exit_code if command.left_s else None
+    return Interruption(name, newest, at_ms, named, ahead_ms, code)
 
 
-def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
+def _ahead(view: RunView, interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
     """The ranks that got the signal clearly before the others, which a launcher then ended, and by how much."""
-    if len(interrupted) < 2 or interrupted[-1].at_ms == inf:
-        return (), 0.0
     gaps = [later.at_ms - earlier.at_ms for earlier, later in pairwise(interrupted)]
-    widest = max(range(len(gaps)), key=gaps.__getitem__)
-    if gaps[widest] < STANDS_MS or interrupted[0].end is None or interrupted[0].end.error:
+    widest = max(range(len(gaps)), key=gaps.__getitem__, default=0)
+    unsure_ms = [inf if clock.uncertainty_ns is None else clock.uncertainty_ns / 1e6 for clock in view.clocks]
+    if not gaps or not max(STANDS_MS, *unsure_ms) <= gaps[widest] < inf:
+        return (), 0.0
+    if interrupted[0].end is None or interrupted[0].end.error:
         return (), 0.0  # an exception comes when Python next runs
     return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
 

@@ -11,9 +11,8 @@ import numpy as np
 
 from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.core_waits import load_per_core, spins
-from pyddpdiag.analyse.episodes import Lateness
+from pyddpdiag.analyse.episodes import ExtraTime, Lateness, part, share, waits_per_cpu
 from pyddpdiag.analyse.episodes import lateness as lateness_of
-from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
 from pyddpdiag.analyse.lines import RunLines, Where

@@ -43,7 +43,6 @@ from pyddpdiag.analyse.links.interface_use import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.link_faults import LinkFaults
 from pyddpdiag.analyse.links.stalls import Stalls, lost_in, stalls
 from pyddpdiag.analyse.meetings import Alone, Meetings, alone, meetings
-from pyddpdiag.analyse.memory import Growth
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences, measure
 from pyddpdiag.analyse.operations import (
@@ -60,7 +59,7 @@ from pyddpdiag.analyse.ranks import rank_stats
 from pyddpdiag.analyse.standstill import Awaited, Progress, Standstill, awaited_buckets, progress, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
-from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
+from pyddpdiag.analyse.usage import Growth, UsageMatrix, usage_matrix, usual_load
 from pyddpdiag.analyse.windows import Slower, Span, slower
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube

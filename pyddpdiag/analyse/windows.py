@@ -12,7 +12,7 @@ import numpy as np
 from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.chance import at_least
 from pyddpdiag.analyse.core_waits import load_per_core
-from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
+from pyddpdiag.analyse.episodes import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64, median_at_most, sure_median
 from pyddpdiag.analyse.step_matrix import StepMatrix, lower_median, median, step_walls
 from pyddpdiag.analyse.usage import UsageMatrix

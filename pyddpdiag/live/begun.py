@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyddpdiag.analyse.starts import judge_starts
+from pyddpdiag.analyse.standstill import judge_starts
 from pyddpdiag.live.state import Hang, Operation, RankState, State
 from pyddpdiag.model.start import Start
 

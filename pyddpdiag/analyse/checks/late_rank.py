@@ -17,7 +17,7 @@ from pyddpdiag.analyse.batches import SAME_SIZES, larger_batches
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MOST, SEVERAL, severity
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.settings import only_on
-from pyddpdiag.analyse.extra_time import computing, stretch
+from pyddpdiag.analyse.episodes import computing, stretch
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import throttled_share

@@ -55,14 +55,14 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
     last = next(one.last_step for one in view.ranks if one.rank == worst.rank)
     since = known.step if known else last + 1 if uneven and last is not None else None
     raised = _raised(view, known) if known else None
-    where = f": {_said(known)}{_by(raised)}. Since then it is out of step with them, and" if known else "."
-    if uneven:
-        where = f", because it had no more batches: {uneven.said}."
+    why = f", because it had no more batches: {uneven.said}" if uneven else ""
+    if known:
+        why = f": {_said(known)}{_by(raised)}"
     return Finding(
         kind="fewer_all_reduces",
         severity="error",
         message=f"rank {worst.rank} made {count(worst.after, 'bucket all-reduce')} fewer in group {worst.group} than "
-        f"the others, though no record of it was lost{where} {'r' if known else 'R'}esults may be silently wrong.",
+        f"the others, though no record of it was lost{why}. Since then results may be silently wrong.",
         confidence="high",
         rank=worst.rank,
         since_step=since,

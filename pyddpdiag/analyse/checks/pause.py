@@ -12,7 +12,7 @@ import numpy as np
 from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.chance import chance, chance_alike, period
 from pyddpdiag.analyse.check import Check, with_line
-from pyddpdiag.analyse.extra_time import share, stretch
+from pyddpdiag.analyse.episodes import share, stretch
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.lines import Where, where_of
 from pyddpdiag.analyse.step_matrix import column_medians, median

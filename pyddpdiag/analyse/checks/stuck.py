@@ -16,8 +16,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.endings import Interruption
 from pyddpdiag.analyse.links.link_faults import named
 from pyddpdiag.analyse.operations import FirstFailure
-from pyddpdiag.analyse.standstill import Awaited, threshold_ms
-from pyddpdiag.analyse.starts import waited_for
+from pyddpdiag.analyse.standstill import Awaited, threshold_ms, waited_for
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.start import Start
