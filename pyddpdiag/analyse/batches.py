@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE, TWICE, WORK_SHARE
-from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.settings import odd_ones, training_loader
+from pyddpdiag.analyse.spans import Coverage
 from pyddpdiag.model.saves import Saved
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Evaluated

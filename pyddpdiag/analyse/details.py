@@ -8,8 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse.distinct import joined
+from pyddpdiag.analyse.fingerprints import floats
 from pyddpdiag.analyse.grouped import stats_by
-from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.spans import Passes
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.details import Events, Float64, GradientNorms, Lateness, RankTimeline, RunDetails
 from pyddpdiag.model.findings import Finding
@@ -142,8 +144,8 @@ def gradient_norms(trace: RankTrace) -> GradientNorms:
     records = records[(records["flags"] & Flag.PARAMETER) == 0]
     values = records["times"]
     steps, place = np.unique(records["step"].astype(np.int64), return_inverse=True)
-    squares = _floats(values[:, GradientValue.SUM_SQUARES])
-    largest = _floats(values[:, GradientValue.ABSOLUTE_MAXIMUM])
+    squares = floats(values[:, GradientValue.SUM_SQUARES])
+    largest = floats(values[:, GradientValue.ABSOLUTE_MAXIMUM])
     bad = np.bincount(place, np.maximum(0, values[:, GradientValue.NON_FINITE]), minlength=len(steps))
     with np.errstate(invalid="ignore", over="ignore"):
         norm = np.sqrt(np.bincount(place, squares, minlength=len(steps)))
@@ -160,18 +162,9 @@ def gradient_norms(trace: RankTrace) -> GradientNorms:
 
 
 def joined_norms(parts: Sequence[GradientNorms]) -> GradientNorms:
-    """The norms of all ranks."""
-    return GradientNorms(
-        **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in GradientNorms.__dataclass_fields__
-        }
-    )
-
-
-def _floats(column: Int64) -> Float64:
-    """A column that holds numbers in place of times."""
-    return np.ascontiguousarray(column).view(np.float64)
+    """The norms of all ranks; of none, where no rank was watched."""
+    whole, real = np.empty(0, np.int64), np.empty(0)
+    return joined([GradientNorms(whole, whole, real, real, whole), *parts])
 
 
 SLOW: Final = 8
@@ -318,15 +311,9 @@ def run_details(
         shown,
         tuple(line.take(np.array(sorted(shown), np.int64)) for line in lines),
         lateness(judged, clock_error_ms),
-        joined_norms(norms) if norms else gradient_norms_of_none(),
+        joined_norms(norms),
         opens=step if step is not None else step_to_open(report),
     )
-
-
-def gradient_norms_of_none() -> GradientNorms:
-    """No rank was watched."""
-    none = np.empty(0, np.int64)
-    return GradientNorms(none, none, np.empty(0), np.empty(0), none)
 
 
 def _sample(report: RunReport) -> Int64:

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.analyse.phases import RankPhases
+from pyddpdiag.analyse.spans import Passes, RankPhases
 from pyddpdiag.analyse.steps import RankSteps
 from pyddpdiag.model.lines import Flame, Lines, Stack
 from pyddpdiag.trace.layout import CollectiveTime, Records

@@ -74,14 +74,15 @@ def rank_watched(trace: RankTrace) -> WatchedBuckets:
         non_finite=column(values[:, GradientValue.NON_FINITE], 0),
         parameter=column(values[:, GradientValue.PARAMETER], -1),
         checksum=column(values[:, GradientValue.CHECKSUM], 0),
-        sum_squares=_floats(column(values[:, GradientValue.SUM_SQUARES], _NOT_KNOWN)),
-        absolute_maximum=_floats(column(values[:, GradientValue.ABSOLUTE_MAXIMUM], _NOT_KNOWN)),
+        sum_squares=floats(column(values[:, GradientValue.SUM_SQUARES], _NOT_KNOWN)),
+        absolute_maximum=floats(column(values[:, GradientValue.ABSOLUTE_MAXIMUM], _NOT_KNOWN)),
         elements=column(values[:, GradientValue.ELEMENTS], 0),
-        level=_floats(column(np.where(level == 0, _NOT_KNOWN, level), _NOT_KNOWN)),
+        level=floats(column(np.where(level == 0, _NOT_KNOWN, level), _NOT_KNOWN)),
     )
 
 
-def _floats(bits: Int64) -> Float64:
+def floats(bits: Int64) -> Float64:
+    """A column of real numbers that the records hold in place of times."""
     return np.ascontiguousarray(bits).view(np.float64)
 
 
@@ -89,16 +90,6 @@ def _finite_steps(buckets: Records) -> Int64:
     """The steps in which every bucket was seen to be finite."""
     seen = (buckets["flags"] & Flag.FINITE) > 0
     return without(buckets["step"][seen], buckets["step"][~seen]).astype(np.int64)
-
-
-def watched_buckets(parts: Sequence[WatchedBuckets]) -> WatchedBuckets:
-    """The watched buckets of all ranks."""
-    return WatchedBuckets(
-        **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in WatchedBuckets.__dataclass_fields__
-        }
-    )
 
 
 @dataclass(frozen=True, eq=False)

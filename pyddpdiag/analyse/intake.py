@@ -13,8 +13,7 @@ from pyddpdiag.analyse.fingerprints import WatchedBuckets, WeightMarks, rank_wat
 from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.operations import RankOperations, rank_operations, trained_until_ns
-from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.analyse.phases import RankPhases, rank_phases
+from pyddpdiag.analyse.spans import Passes, RankPhases, rank_phases
 from pyddpdiag.analyse.steps import RankSteps, StepCounter
 from pyddpdiag.analyse.usage import Growth, RankUsage, growth, rank_usage
 from pyddpdiag.trace.layout import Kind

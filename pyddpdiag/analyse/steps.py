@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.calls.collectives import MEETING
-from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.distinct import distinct, in_any
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.spans import Coverage, Passes
 from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, Records, StepTime

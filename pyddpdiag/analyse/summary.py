@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyddpdiag.analyse.buckets import group_stats
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.cube import rank_parts
 from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.rows import group_stats
 from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import other_wall_clocks

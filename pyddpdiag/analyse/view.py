@@ -14,7 +14,6 @@ from pyddpdiag.analyse.account import account
 from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.batches import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, STILL_MS
-from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
 from pyddpdiag.analyse.calls.costs import CallsInSteps, HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.different import (
@@ -28,10 +27,11 @@ from pyddpdiag.analyse.calls.different import (
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
 from pyddpdiag.analyse.core_waits import Crowding, by_other_programs, crowding, spins
 from pyddpdiag.analyse.cube import cube
+from pyddpdiag.analyse.distinct import joined
 from pyddpdiag.analyse.endings import Ending, Interruption, Node, endings, interruption, nodes
 from pyddpdiag.analyse.episodes import Lateness, lateness
 from pyddpdiag.analyse.exposure import Exposure, exposure
-from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets, compared_weights, watched_buckets
+from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets, compared_weights
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
@@ -54,8 +54,8 @@ from pyddpdiag.analyse.operations import (
     operation_errors,
 )
 from pyddpdiag.analyse.pairing import SkippedSteps, gaps, mismatches, skipped_steps
-from pyddpdiag.analyse.phases import phase_matrices, phase_stats
-from pyddpdiag.analyse.ranks import rank_stats
+from pyddpdiag.analyse.rows import bucket_stats, rank_stats
+from pyddpdiag.analyse.spans import phase_matrices, phase_stats
 from pyddpdiag.analyse.standstill import Awaited, Progress, Standstill, awaited_buckets, progress, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
@@ -447,7 +447,7 @@ class RunView:
     @cached_property
     def watched(self) -> WatchedBuckets:
         """The gradients of watched passes."""
-        return watched_buckets([rank.watched for rank in self._digests])
+        return joined([rank.watched for rank in self._digests])
 
     @cached_property
     def weights(self) -> Compared:

@@ -71,7 +71,9 @@ class Stretches:
 
     def evidence(self, values: Float64, name: str) -> dict[str, float | int | None]:
         """What a finding about these stretches says: what was usual before them and after, in ms, and how many there
-        are."""
+        are; nothing of the whole run."""
+        if self.whole:
+            return {}
         first, last = self.spans[0], self.spans[-1]
         before, after = (median(part) for part in (values[: first.begin], values[last.end :]))
         return {

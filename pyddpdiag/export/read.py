@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.details import gradient_norms, gradient_norms_of_none, joined_norms, timeline
+from pyddpdiag.analyse.details import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.view import RunView
@@ -69,7 +69,7 @@ def read_run(
     found = ExportedRun(
         report=analyse(view),
         occurrences=view.occurrences,
-        norms=joined_norms(norms) if norms else gradient_norms_of_none(),
+        norms=joined_norms(norms),
         timelines=lines,
         bases={
             trace.rank: ClockBase(trace.header.monotonic_ns, trace.header.wall_ns, offsets[trace.rank])

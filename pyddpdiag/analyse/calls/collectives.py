@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pyddpdiag.analyse.bounds import NEARLY_ALL, SEVERAL
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.spans import Passes
 from pyddpdiag.model.callers import Caller
 from pyddpdiag.model.frameworks import FRAMEWORKS
 from pyddpdiag.model.rows import CollectiveStats

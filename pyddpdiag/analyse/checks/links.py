@@ -14,6 +14,7 @@ from pyddpdiag.analyse.links.interface_use import VARIABLE, asked_for, detours
 from pyddpdiag.analyse.links.link_faults import Culprit, lost, named, won
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import wall_clock
+from pyddpdiag.analyse.windows import all_of
 from pyddpdiag.messages.shells import SetVariable, shell_on, write
 from pyddpdiag.model.findings import Confidence, Finding
 from pyddpdiag.model.words import count, listed, milliseconds, number, percent, ranks, verb
@@ -196,17 +197,15 @@ def _latency(view: RunView) -> Iterator[Finding]:
 
 def _slow(view: RunView) -> Iterator[Finding]:
     faults, exposed = view.link_faults, view.exposure
-    part = None if faults.slow or faults.lossy or faults.delayed else exposed.span
-    if part is not None:
+    steps, part = view.judged.step, all_of(len(view.judged.step))
+    if not (faults.slow or faults.lossy or faults.delayed) and exposed.span is not None:
         # It may be slow there only, and sound by what was read in the whole run.
+        part = exposed.span
         faults, exposed = view.link_faults_in(max(part.spans, key=len)), exposed.within(part)
     if not exposed.is_found or not faults.slow:
         return
     worst = faults.slow[0]
-    since, until = part.between(view.judged.step) if part else (None, None)
-    when, there = (
-        (f" {part.words(view.judged.step)}", len(part.rows) / len(view.exposure.least)) if part else ("", 1.0)
-    )
+    since, until = (None, None) if part.whole else part.between(steps)
     culprit = faults.culprit(faults.slow, receiver=False)
     # What other programs send or receive most over an interface of these links, if it is much.
     ends = {end for link in faults.slow for end in faults.ends_of(link)}
@@ -215,7 +214,7 @@ def _slow(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="slow_link",
         severity="warning",
-        message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow{when}: {milliseconds(busy)} for each "
+        message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow{part.words(steps)}: {milliseconds(busy)} for each "
         f"MB, {number(slowness)} times as long as the other links; waiting for communication holds up "
         f"{exposed.of_step}." + (f" {other.words}" if other else ""),
         confidence=won(max(faults.slower[link] for link in faults.slow), exposed.typical.steps),
@@ -223,7 +222,7 @@ def _slow(view: RunView) -> Iterator[Finding]:
         peer=culprit.peer,
         since_step=since,
         until_step=until,
-        cost_ms=there * exposed.cost_ms * (1 - 1 / slowness),
+        cost_ms=len(part.rows) / len(steps) * exposed.cost_ms * (1 - 1 / slowness),
         evidence={
             "busy_ms_per_mb": busy,
             "times_the_others": slowness,
@@ -234,7 +233,7 @@ def _slow(view: RunView) -> Iterator[Finding]:
             "other_traffic_bytes": other.other if other else None,
             "exposed_ms": exposed.cost_ms,
             "step_ms": exposed.step_ms,
-            **(part.evidence(view.exposure.least, "exposed") if part else {}),
+            **part.evidence(view.exposure.least, "exposed"),
         },
         change_mind=_which_end(
             culprit, "The receiver is slow to read what has arrived: look at its processor."

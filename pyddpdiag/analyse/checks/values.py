@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets
-from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import odd_ones, optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding, culprit
@@ -140,6 +139,15 @@ _BEFORE: Final = (
 )
 
 
+class _Own(NamedTuple):
+    """What one rank alone did: the line, and when it was there."""
+
+    rank: int
+    line: str
+    when: str
+    facts: Mapping[str, float | int | str | None]
+
+
 def _weights(view: RunView) -> Iterator[Finding]:
     compared = view.weights.of_modules(_same_everywhere(view))
     differs = compared.differs
@@ -160,13 +168,12 @@ def _weights(view: RunView) -> Iterator[Finding]:
         for place, rank in enumerate(compared.ranks)
         if compared.bits[widest, place]
     }
-    # What rounds otherwise is no line of the script.
-    where = None if rounding else _between(view, compared, odd, equal, int(compared.step[first]))
-    meanwhile = f". In between, rank {where[0]} alone was at {where[1]}" if where is not None else ""
-    started = _at_start(view) if where is None and equal is None and not rounding else None
-    why, advice = _why(view, steps, equal, where)
-    if started is not None:
-        meanwhile = f". Before its first pass, rank {started[0]} alone was at {started[1]}"
+    own = None
+    if not rounding:  # what rounds otherwise is no line of the script
+        own = _between(view, compared, odd, equal, int(compared.step[first]))
+        own = own or (_at_start(view) if equal is None else None)
+    meanwhile = f". {own.when}, rank {own.rank} alone was at {own.line}" if own else ""
+    why, advice = _why(view, steps, equal, own)
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
     at = int(compared.step[first])
     since = f"already in step {at}, when they were first compared"
@@ -185,7 +192,7 @@ def _weights(view: RunView) -> Iterator[Finding]:
         parameter=names[0],
         since_step=int(compared.step[first]),
         until_step=until,
-        where=str(where[1]) if where is not None else started[1] if started is not None else None,
+        where=own.line if own else None,
         evidence={
             "comparisons": len(compared),
             "comparisons_different": len(bad),
@@ -193,7 +200,7 @@ def _weights(view: RunView) -> Iterator[Finding]:
             "last_equal_step": equal,
             **{f"optimizer_steps_rank_{rank}": made for rank, made in list(steps.items())[:8]},
             "norm_difference": float(compared.gap[bad].max()),
-            **(where[1].facts if where is not None else {}),
+            **(own.facts if own else {}),
             **{f"norm_rank_{rank}": norm for rank, norm in list(norms.items())[:8]},
         },
         change_mind="The ranks train apart on purpose and average their weights now and then (local SGD); or "
@@ -214,8 +221,8 @@ def _same_everywhere(view: RunView) -> list[int]:
 
 def _between(
     view: RunView, compared: Compared, odd: Sequence[int], equal: int | None, first: int
-) -> tuple[int, Where] | None:
-    """The rank that alone did something of its own after the weights were last seen equal, and the line.
+) -> _Own | None:
+    """What one rank alone did after the weights were last seen equal, and the line.
 
     None where a rank was not looked at: it may have done the same.
     """
@@ -225,11 +232,14 @@ def _between(
     found = [
         (rank, where) for rank in suspects if (where := view.lines.only_of(rank, equal, first)) is not None
     ]
-    return found[0] if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    ((rank, where),) = found
+    return _Own(rank, str(where), "In between", where.facts)
 
 
-def _at_start(view: RunView) -> tuple[int, str] | None:
-    """The only rank that did something of its own between its module and the first pass, and the line; None: not so."""
+def _at_start(view: RunView) -> _Own | None:
+    """What one rank alone did between its module and the first pass; None: there is no such rank."""
     looked_at = [rank for rank, one in view.sidecars.items() if "after_module_seen_ns" in one.start_up]
     if len(looked_at) < view.run.world_size:
         return None
@@ -240,7 +250,7 @@ def _at_start(view: RunView) -> tuple[int, str] | None:
     for rank, (line, spent) in lines.items():
         others = [each for other, each in lines.items() if other != rank]
         if spent >= 1e6 * STANDS_MS and all(each != line and ns < spent / 2 for each, ns in others):
-            return rank, line
+            return _Own(rank, line, "Before its first pass", {})
     return None
 
 
@@ -254,9 +264,7 @@ def _optimizer_steps(view: RunView) -> dict[int, int]:
     return made if known and max(made.values()) - min(made.values()) > 1 else {}
 
 
-def _why(
-    view: RunView, steps: dict[int, int], equal: int | None, where: tuple[int, Where] | None
-) -> tuple[str, str]:
+def _why(view: RunView, steps: dict[int, int], equal: int | None, own: _Own | None) -> tuple[str, str]:
     """What is known to have made them differ, and what to do."""
 
     def by_rank(values: dict[int, str] | dict[int, int]) -> str:
@@ -281,7 +289,7 @@ def _why(
         )
     if equal is None:
         return said, _BEFORE
-    look = f"Look at {where[1]}, where rank {where[0]} alone was. " if where is not None else ""
+    look = f"Look at {own.line}, where rank {own.rank} alone was. " if own else ""
     # DDP has made them equal, so to load the same again mends nothing.
     return said, (
         f"{look}They were equal until step {equal}, so what changed them comes after that, on each rank by itself: "
