@@ -214,9 +214,9 @@ def _slow(view: RunView) -> Iterator[Finding]:
     yield Finding(
         kind="slow_link",
         severity="warning",
-        message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow{part.words(steps)}: {milliseconds(busy)} for each "
-        f"MB, {number(slowness)} times as long as the other links; waiting for communication holds up "
-        f"{exposed.of_step}." + (f" {other.words}" if other else ""),
+        message=f"{named(culprit, faults.slow)} {culprit.verb('is', 'are')} slow{part.words(steps)}: "
+        f"{milliseconds(busy)} for each MB, {number(slowness)} times as long as the other links; waiting for "
+        f"communication holds up {exposed.of_step}." + (f" {other.words}" if other else ""),
         confidence=won(max(faults.slower[link] for link in faults.slow), exposed.typical.steps),
         rank=culprit.rank,
         peer=culprit.peer,

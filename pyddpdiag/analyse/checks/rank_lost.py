@@ -189,7 +189,7 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
             return f"; {ranks(waiting)} waited in an operation to {verb(waiting, 'its', 'their')} end"
         return f"; {ranks(waiting)} still {verb(waiting, 'waits', 'wait')} in an operation"
     if failures := [each for each in view.unmatched if numbers == set(each.missing)]:
-        never = verb(lost, "it", "they")
+        never = verb(sorted(numbers), "it", "they")
         return f"; {failures[0].what}, which {never} never began, failed on {ranks(failures[0].ended)}"
     if any(view.endings[rank.rank].why == "own" for rank in lost):
         ends = (one.end for one in view.endings.values() if one.why == "interrupted")

@@ -49,14 +49,14 @@ def over(steps: int, *parts: tuple[int, int]) -> Float64:
 )
 def test_stretches_are_found_to_the_step(parts: list[tuple[int, int]], said: str) -> None:
     found = stretches(over(120, *parts))
-    assert found is not None and found.words(np.arange(120)) == said
+    assert found is not None and found.words(np.arange(120)) == f" {said}"
 
 
 def test_noise_beside_a_stretch_is_no_part_of_it() -> None:
     excess = over(120, (40, 80)) * 50.0
     excess[36:40] = excess[80:83] = 0.5
     found = stretches(excess)
-    assert found is not None and found.words(np.arange(120)) == "in steps 40 to 79"
+    assert found is not None and found.words(np.arange(120)) == " in steps 40 to 79"
 
 
 def test_a_stretch_is_longer_than_chance_makes_it() -> None:
