@@ -63,7 +63,7 @@ def core_waits(
             delay[:, place] = np.minimum(delay[:, place], shared)
         if rank not in ranks:
             delay[:, place] = 0.0
-    usual: Callable[[Float64], float] = _mean if known else median
+    usual: Callable[[Float64], float] = (lambda ms: float(ms.mean())) if known else median
     # Where it is another rank that waits in each step, none does so in a typical one, and yet all are held up.
     together = known or sure_median(saved_ms(steps.own[rows], delay)) > threshold
     for place, rank in enumerate(steps.ranks):
@@ -118,10 +118,6 @@ def spins(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar]
     threads = max((sidecar.torch_threads for sidecar in sidecars.values()), default=0)
     waits = np.nan_to_num(usage.run_delay)
     return threads > 1 and bool(waits.size) and bool(waits.mean() > HEALTHY_SHARE * steps.wall_ms)
-
-
-def _mean(values: Float64) -> float:
-    return float(values.mean())
 
 
 def saved_ms(own: Float64, delay: Float64) -> Float64:

@@ -221,7 +221,7 @@ def _places(
         span = _stretches(lateness, waits[:, place], usual, place)
         if span:
             yield place, span
-        elif some_rank_is and median(extra) > threshold and _is_mostly_last(lateness, place):
+        elif some_rank_is and median(extra) > threshold and sure_median(_is_last(lateness, place)) > 0:
             yield place, None
 
 
@@ -244,11 +244,6 @@ def _stretches(lateness: Lateness, waits: Float64, usual: Float64, place: int) -
 def _is_last(lateness: Lateness, place: int) -> Float64:
     """1 for each step in which a rank is the last one, 0 for the others."""
     return np.asarray(lateness.extra.argmax(axis=1) == place, np.float64)
-
-
-def _is_mostly_last(lateness: Lateness, place: int) -> bool:
-    """Whether a rank is the last one in more than half of the steps, with 99% confidence."""
-    return sure_median(_is_last(lateness, place)) > 0
 
 
 def _is_last_too_often(lateness: Lateness, place: int) -> bool:

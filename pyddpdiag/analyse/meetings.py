@@ -224,7 +224,8 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
         mine &= ~in_phase
     unseen = mine & ~seen
     regular = period(found.step[unseen]) is not None
-    if not regular and not _often(unseen & (lead >= max(bounds.STANDS_MS, bounds.LONG * step_ms))):
+    long = unseen & (lead >= max(bounds.STANDS_MS, bounds.LONG * step_ms))
+    if not regular and np.count_nonzero(long) < bounds.TWICE:
         mine &= seen
     if not _no_chance(found, mine, int(np.count_nonzero(hit & (last != place)))):
         mine &= lead >= bounds.STANDS_MS
@@ -258,10 +259,6 @@ def _no_chance(found: Meetings, mine: Bool, others: int) -> bool:
         return True
     at = found.step[mine & found.usual_rows]
     return period(at) is not None or chance_of_one(len(at), others, len(found.ranks)) <= bounds.CHANCE
-
-
-def _often(rows: Bool) -> bool:
-    return int(np.count_nonzero(rows)) >= bounds.TWICE
 
 
 def _mostly(what: Bool, mine: Bool, lead: Float64) -> bool:

@@ -339,7 +339,7 @@ def _failed_collective(view: RunView, error: OperationError) -> FirstFailure:
     if len(set(party.calls(name).values())) != 1:
         return FirstFailure(error)
     # When each of them last began it.
-    begun = [int(part.begun[part.name == part.names.index(name)].max(initial=0)) for part in party.parts]
+    begun = [int(part.begun[part.rows(name)].max(initial=0)) for part in party.parts]
     begins = {
         rank: _common_ms(view, who, ns)
         for who, rank, ns in zip(party.members, party.ranks, begun, strict=True)

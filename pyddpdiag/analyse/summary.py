@@ -73,9 +73,9 @@ def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None
 def _warnings(view: RunView, step: int | None) -> list[str]:
     """What the reader should know about the traces."""
     warnings = list(view.run.warnings)
-    if view.repeated:
+    if view.merged.repeated:
         warnings.append(
-            f"{count(view.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
+            f"{count(view.merged.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
         )
     if len(view.past):
         before = view.past

@@ -15,7 +15,6 @@ from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.batches import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, STILL_MS
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
-from pyddpdiag.analyse.calls.costs import CallsInSteps, HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.different import (
     UnequalCalls,
     Unmatched,
@@ -24,7 +23,15 @@ from pyddpdiag.analyse.calls.different import (
     unequal_calls,
     unmatched_collectives,
 )
-from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
+from pyddpdiag.analyse.calls.parties import (
+    CallsInSteps,
+    HeldUp,
+    Party,
+    held_up,
+    parties,
+    rooted_ms,
+    typical_waits,
+)
 from pyddpdiag.analyse.core_waits import Crowding, by_other_programs, crowding, spins
 from pyddpdiag.analyse.cube import cube
 from pyddpdiag.analyse.distinct import joined
@@ -162,11 +169,6 @@ class RunView:
     def pairs(self) -> int:
         """The number of buckets' all-reduces that ended on every rank."""
         return int(np.count_nonzero(self.occurrences.complete))
-
-    @cached_property
-    def repeated(self) -> int:
-        """The number of bucket records left out because the rank already had a record of that all-reduce."""
-        return self.merged.repeated
 
     @cached_property
     def steps(self) -> StepTable:
@@ -404,11 +406,6 @@ class RunView:
     def endings(self) -> dict[int, Ending]:
         """How each rank's process ended, by rank."""
         return endings(self)
-
-    @cached_property
-    def exit_codes(self) -> dict[int, int]:
-        """By rank, the exit codes of those that failed by themselves, where their launcher noted them."""
-        return {int(rank): code for note in self.run.nodes.notes for rank, code in note.codes.items()}
 
     @cached_property
     def interruption(self) -> Interruption | None:

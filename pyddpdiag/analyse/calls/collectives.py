@@ -111,6 +111,14 @@ class RankCollectives:
     beside: Bool
     passes: Int64
 
+    def rows(self, name: bytes) -> Int64:
+        """Those of one operation, as an index."""
+        return (
+            np.flatnonzero(self.name == self.names.index(name))
+            if name in self.names
+            else np.empty(0, np.int64)
+        )
+
     def of_group(self, key: int) -> RankCollectives:
         """Those of one process group.
 
@@ -191,9 +199,8 @@ def _groups(records: Records) -> UInt64:
 
 def whole_rows(part: RankCollectives, name: bytes) -> Int64:
     """The rows of one operation's calls that have a begin and an end, in the order of their begins."""
-    if name not in part.names:
-        return np.empty(0, np.int64)
-    mine = np.flatnonzero((part.name == part.names.index(name)) & (part.begun > 0) & (part.ended > 0))
+    mine = part.rows(name)
+    mine = mine[(part.begun[mine] > 0) & (part.ended[mine] > 0)]
     return mine[np.argsort(part.begun[mine], kind="stable")]
 
 

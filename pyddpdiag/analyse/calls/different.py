@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -110,7 +111,8 @@ def different_calls(party: Party, group: str) -> Iterator[Mismatch]:
     if len(parts) < 2 or not party.complete:
         return
     for name in ALIKE:
-        calls = [_calls(part, name) for part in parts]
+        rows = [part.rows(name) for part in parts]
+        calls = [(part.bytes[mine], part.dtype[mine]) for part, mine in zip(parts, rows, strict=True)]
         if len({len(size) for size, _ in calls}) != 1 or not len(calls[0][0]):
             continue
         first, count = _first(calls)
@@ -122,16 +124,8 @@ def different_calls(party: Party, group: str) -> Iterator[Mismatch]:
             rank: shown(field, int(each[column][first]))
             for rank, each in list(zip(party.ranks, calls, strict=True))[:NAMED]
         }
-        step = int(parts[0].step[np.flatnonzero(parts[0].name == parts[0].names.index(name))[first]])
+        step = int(parts[0].step[rows[0][first]])
         yield Mismatch(group, first, step, field, values, count, name.decode())
-
-
-def _calls(part: RankCollectives, name: bytes) -> tuple[Int64, Int64]:
-    """Bytes and dtype of one rank's calls of an operation, in their order."""
-    if name not in part.names:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    mine = np.flatnonzero(part.name == part.names.index(name))
-    return part.bytes[mine], part.dtype[mine]
 
 
 def _first(calls: Sequence[tuple[Int64, Int64]]) -> tuple[int | None, int]:
@@ -210,7 +204,7 @@ def unequal_calls(
                 parts = dict(zip(party.ranks, party.parts, strict=True))
                 steps = {rank: _by_step(part, name) for rank, part in parts.items()}
                 more, fewer = steps[high[0]], steps[low[0]]
-                first = min((step for step in more if more[step] > fewer.get(step, 0)), default=None)
+                first = min((step for step in more if more[step] > fewer.get(step, 0)), default=-1)
                 odd = [rank for rank in counts if _strayed(steps[rank], first, last_step[rank])]
                 if not odd and crossed and all(_as_always(parts[rank], name, first) for rank in high):
                     # They went on without a call that the others made as ever.
@@ -218,10 +212,10 @@ def unequal_calls(
                 yield UnequalCalls(
                     decode(name),
                     counts,
-                    first,
+                    first if first >= 0 else None,
                     crossed,
                     tuple(odd) if len(odd) < len(counts) else (),
-                    first is not None and all(step_calls.get(first) for step_calls in steps.values()),
+                    all(step_calls.get(first) for step_calls in steps.values()),
                     early,
                 )
 
@@ -231,23 +225,24 @@ def _is_ahead(some: Sequence[int], others: Sequence[int], counts: Iterable[Mappi
     return any(each[one] > each[other] for each in counts for one in some for other in others)
 
 
-def _strayed(amounts: Mapping[int, int], step: int | None, last: int | None) -> bool:
+def _strayed(amounts: Mapping[int, int], step: int, last: int | None) -> bool:
     """Whether a rank's calls in a step are not as many as in each of the steps right before it.
 
     Fewer only count where it has gone on to a later step: else they may have been about to come.
     """
-    if step is None or step < SEVERAL:
+    if step < SEVERAL:
         return False
     before, mine = {amounts.get(each, 0) for each in range(step - SEVERAL, step)}, amounts.get(step, 0)
     return len(before) == 1 and (mine > max(before) or (mine < max(before) and (last or 0) > step))
 
 
-def _as_always(part: RankCollectives, name: bytes, step: int | None) -> bool:
+def _as_always(part: RankCollectives, name: bytes, step: int) -> bool:
     """Whether a rank called it in a step as often as in those right before, at the same places between its passes."""
-    if step is None or step < SEVERAL or name not in part.names or not part.passes.any():
+    if step < SEVERAL or not part.passes.any():
         return False
-    mine = part.name == part.names.index(name)
-    places = [np.sort(part.passes[mine & (part.step == each)]) for each in range(step - SEVERAL, step + 1)]
+    mine = part.rows(name)
+    passes, at = part.passes[mine], part.step[mine]
+    places = [np.sort(passes[at == each]) for each in range(step - SEVERAL, step + 1)]
     if len({len(each) for each in places}) != 1 or not len(places[0]):
         return False
     between = np.diff(np.stack(places), axis=0)
@@ -256,8 +251,7 @@ def _as_always(part: RankCollectives, name: bytes, step: int | None) -> bool:
 
 def _by_step(part: RankCollectives, name: bytes) -> dict[int, int]:
     """How often an operation was called, by step."""
-    mine = part.name == part.names.index(name) if name in part.names else np.zeros(len(part.name), np.bool_)
-    return dict(zip(*(each.tolist() for each in np.unique(part.step[mine], return_counts=True)), strict=True))
+    return Counter(part.step[part.rows(name)].tolist())
 
 
 @dataclass(frozen=True)

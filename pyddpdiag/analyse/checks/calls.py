@@ -7,7 +7,7 @@ from typing import Final
 
 from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.calls.collectives import in_each_step, leave_it, package_of, places
-from pyddpdiag.analyse.calls.costs import Recurring, met
+from pyddpdiag.analyse.calls.parties import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median

@@ -193,11 +193,13 @@ def _machines(view: RunView) -> Iterator[Finding]:
         own, host = [rank for rank in view.ranks if rank.rank in node.ranks], node.note.host
         last = max((rank.last_step for rank in own if rank.last_step is not None), default=None)
         over = all(other.ended for other in view.nodes if other is not node)
+        when = datetime.fromtimestamp(node.note.at_s, timezone.utc)
         yield Finding(
             kind="node_lost",
             severity="error",
             message=f"{host or 'a machine'}, on which {ranks(node.ranks)} ran, was lost: its pyddpdiag run was last "
-            f"heard of at {_clock_time(node)}, {seconds(node.behind_s)} before the others, and did not note an end.",
+            f"heard of at {when:%Y-%m-%d %H:%M:%S} UTC, {seconds(node.behind_s)} before the others, and did not note "
+            "an end.",
             confidence="high" if over else "medium",
             rank=culprit(node.ranks),
             since_step=last,
@@ -234,10 +236,6 @@ def _is_lost(view: RunView, node: Node) -> bool:
     # that runs has noted something since.
     over = all(other.ended for other in others)
     return over and node.behind_s > 2 * BEAT_S and node.age_s > LOST_S
-
-
-def _clock_time(node: Node) -> str:
-    return datetime.fromtimestamp(node.note.at_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _stopped(view: RunView) -> Iterator[Finding]:

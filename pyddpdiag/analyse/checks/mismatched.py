@@ -12,7 +12,6 @@ from pyddpdiag.analyse.pairing import Skipped
 from pyddpdiag.analyse.settings import odd_ones
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
-from pyddpdiag.model.ending import End
 from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.raised import Raised
 from pyddpdiag.model.rows import Gap, Mismatch
@@ -167,11 +166,8 @@ def _aborted(view: RunView) -> list[int]:
     Such a rank did all right, as a rule: another one sent it what belongs elsewhere.
     """
     ends = {rank: seen.end for rank, seen in sorted(view.endings.items()) if seen.end is not None}
-    return [rank for rank, end in ends.items() if _received_other(end)]
-
-
-def _received_other(end: End) -> bool:
-    return explain(f"{end.error}: {end.message}" if end.error else end.message).kind == "sizes_differ"
+    said = {rank: f"{end.error}: {end.message}" if end.error else end.message for rank, end in ends.items()}
+    return [rank for rank, text in said.items() if explain(text).kind == "sizes_differ"]
 
 
 def _lines(view: RunView) -> dict[int, str]:

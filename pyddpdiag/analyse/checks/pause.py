@@ -158,10 +158,12 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
         lost = float(paused[hit].sum())
         if not _worth(lost, total) or _are_evaluations(view, lost):
             return
+    training = view.judged.ranks
+    who = "all ranks pause together" if len(training) > 1 else f"{ranks(training)} pauses"
     found = Finding(
         kind="pause",
         severity="warning",
-        message=f"{_who(view.judged.ranks)}{f' {when}' if when else ''}: {milliseconds(median(paused[hit]))} {how}; "
+        message=f"{who}{f' {when}' if when else ''}: {milliseconds(median(paused[hit]))} {how}; "
         f"{percent(lost / total)} of the time{there} is lost to it.",
         confidence="high" if of_epochs and np.count_nonzero(hit) > 1 else "medium",
         since_step=int(at[hit][0]),
@@ -176,10 +178,6 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
         advice=advice,
     )
     yield with_line(found, where, "the pauses", f". {cure}")
-
-
-def _who(training: Sequence[int]) -> str:
-    return "all ranks pause together" if len(training) > 1 else f"{ranks(training)} pauses"
 
 
 def _beyond(own: Float64) -> Float64:

@@ -114,7 +114,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     seen = view.endings[lost[0].rank]
     end = seen.end if seen.why == "own" else None
-    codes = {view.exit_codes.get(rank.rank) for rank in lost}
+    noted_codes = {int(rank): code for note in view.run.nodes.notes for rank, code in note.codes.items()}
+    codes = {noted_codes.get(rank.rank) for rank in lost}
     code = codes.pop() if len(codes) == 1 else None
     frozen_s = _frozen_s(view, lost) if end is None and code is None else 0.0
     named = [rank.rank for rank in lost]

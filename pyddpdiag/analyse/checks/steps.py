@@ -155,7 +155,7 @@ def _hot(view: RunView) -> Iterator[Finding]:
             if surely_ms > _usual_ms(view, found, surely_ms)
             else "note",
             message=f"{percent(found.share.share)} of each step{_when(found)} goes by {_place(found)} on "
-            f"{those(found.ranks, len(steps.ranks))}; {_beyond(found)}.",
+            f"{those(found.ranks, len(steps.ranks))}; {BEYOND[found.part]}.",
             confidence=confidence(steps.steps),
             rank=found.ranks[0] if len(found.ranks) == 1 and not everyone else None,
             since_step=found.since_step,
@@ -222,10 +222,6 @@ def _when(found: HotLine) -> str:
     if since is None:
         return "" if until is None else f" up to step {until}"
     return f" from step {since} on" if until is None else f" from step {since} to step {until}"
-
-
-def _beyond(found: HotLine) -> str:
-    return BEYOND[found.part]
 
 
 CHECKS = tuple(

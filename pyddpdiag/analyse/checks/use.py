@@ -134,7 +134,7 @@ def _memory(view: RunView) -> Iterator[Finding]:
             + f": {verb(members, 'it takes', f'rank {most} takes')} {size(one.taken)}, and {size(one.free)} of the "
             f"{'container' if one.container else 'machine'}'s {size(one.limit)} are left, which "
             f"{verb(members, 'is', 'are together')} used up in {_span(left_s)}"
-            + (f" ({_steps(left_s, step_ms)})" if step_ms == step_ms else "")
+            + (f" (some {count(round(1e3 * left_s / step_ms), 'more step')})" if step_ms == step_ms else "")
             + ". The system then kills a rank.",
             confidence="high" if one.steady else "medium",
             rank=members[0] if len(members) == 1 and len(view.ranks) > 1 else None,
@@ -163,10 +163,6 @@ def _step_at(view: RunView, rank: int, at_ns: int) -> int | None:
         return None
     later = lines.step[np.searchsorted(lines.at_ns, at_ns) :]
     return int(later[later >= 0][0]) if (later >= 0).any() else None
-
-
-def _steps(left_s: float, step_ms: float) -> str:
-    return f"some {count(round(1e3 * left_s / step_ms), 'more step')}"
 
 
 def _span(seconds: float) -> str:

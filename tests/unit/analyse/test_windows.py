@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.analyse.checks import data as data_wait
-from pyddpdiag.analyse.checks import exposed_communication, late_rank
+from pyddpdiag.analyse.checks import late_rank, waits
 from pyddpdiag.analyse.episodes import lateness
 from pyddpdiag.analyse.exposure import exposure
 from pyddpdiag.analyse.grouped import Float64
@@ -238,7 +237,7 @@ def looked_at(steps: StepMatrix) -> Iterable[Finding]:
             buckets=(),
         ),
     )
-    for check in (late_rank.CHECK, data_wait.CHECKS[0], exposed_communication.CHECKS[1]):
+    for check in (late_rank.CHECK, waits.CHECKS[0], waits.CHECKS[3]):
         yield from check.look(view)
 
 

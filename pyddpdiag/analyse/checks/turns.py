@@ -1,4 +1,4 @@
-"""One rank alone makes the others wait: between steps (an evaluation, a checkpoint), or now and then in one."""
+"""The others wait for one rank, which works alone or is late now and then, or for one or another by turns."""
 
 from __future__ import annotations
 
@@ -7,19 +7,129 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.analyse import bounds
+from pyddpdiag.analyse.batches import SAME_SIZES, uneven_sizes
 from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.chance import period
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.late_rank import OTHER_THREADS
 from pyddpdiag.analyse.checks.pause import LESS_GARBAGE
 from pyddpdiag.analyse.episodes import Episodes, episodes
+from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.life import TAIL
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.meetings import Alone
-from pyddpdiag.analyse.step_matrix import median
+from pyddpdiag.analyse.step_matrix import beyond_mean, column_medians, extra_ms, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Confidence, Finding
-from pyddpdiag.model.words import milliseconds, percent, times
+from pyddpdiag.model.words import milliseconds, percent, ranks, times, verb
+
+
+def _by_turns(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    rows = ~np.isnan(steps.own).any(axis=1)
+    if len(steps.ranks) < 2 or np.count_nonzero(rows) < bounds.LEAST_STEPS or not steps.can_judge:
+        return
+    spreads, saved = _work(view)
+    spread = sure_median(spreads)
+    own = steps.own[rows]
+    if not view.late_ranks:
+        yield from _early(view, own - np.nan_to_num(view.usage.run_delay[rows]))
+    lateness = {"the others": extra_ms(_without_waits(own, view.usage.run_delay[rows])).max(axis=1)}
+    known = not view.spins and saved >= bounds.LARGE_SHARE and median(spreads) >= bounds.WORK_SHARE
+    if known or spread >= bounds.WORK_SHARE:
+        # Spread evenly, the same work would be done in the mean time.
+        lateness["the ranks do on average"] = beyond_mean(own - column_medians(own))
+    found = [(than, worst) for than, worst in lateness.items() if _matters(worst, steps.wall_ms, known)]
+    if not found:
+        return
+    than, worst = found[0]
+    typical = median(worst)
+    # A rank that is always late explains that some rank is.
+    if any(late.confidence != "low" or 2 * late.extra_ms >= typical for late in view.late_ranks):
+        return
+    sizes = uneven_sizes(view.sidecars)
+    yield Finding(
+        kind="uneven_ranks",
+        severity="warning",
+        message=f"in a typical step the slowest rank needs {milliseconds(typical)} more than {than}, but it is "
+        "not always the same one"
+        + (f": batches hold {sizes[0]:,} to {sizes[1]:,} values." if sizes else "."),
+        # Other load on the machine looks the same, except that it takes no processor time of the ranks'.
+        confidence="medium"
+        if sizes or (spread >= bounds.LARGE_SHARE and saved >= bounds.NEARLY_ALL * spread and not view.spins)
+        else "low",
+        cost_ms=typical,
+        evidence={
+            "extra_ms": typical,
+            "spread_of_work": spread or None,
+            "steps": len(worst),
+            "step_ms": steps.wall_ms,
+        },
+        change_mind="One rank turns out slower over a longer run.",
+        advice=SAME_SIZES
+        if sizes
+        else "Inputs of very different length, or more busy threads than cores, do this.",
+    )
+
+
+def _early(view: RunView, own: Float64) -> Iterator[Finding]:
+    """Where more ranks are late than can be named, the others are early: their lower median says nothing.
+
+    `own`: without what the ranks wait for a core.
+    """
+    steps = view.judged
+    typical = np.median(own, axis=0)
+    usual = float(np.sort(typical)[(len(typical) - 1) // 2])
+    early = [
+        rank
+        for rank, mine in zip(steps.ranks, typical, strict=True)
+        if usual - mine > bounds.LARGE_SHARE * steps.wall_ms
+    ]
+    more = beyond_mean(own)
+    if not early or not _matters(more, steps.wall_ms):
+        return
+    less = usual - float(np.median([typical[steps.place_of[rank]] for rank in early]))
+    yield Finding(
+        kind="uneven_ranks",
+        severity="warning",
+        message=f"{ranks(early)} {verb(early, 'needs', 'need')} {milliseconds(less)} less than the others for "
+        f"{verb(early, 'its', 'their')} own part of a step of {milliseconds(steps.wall_ms)}, and "
+        f"{verb(early, 'waits', 'wait')} for them.",
+        confidence="medium" if less >= bounds.SURELY_EARLY * steps.wall_ms else "low",
+        cost_ms=median(more),
+        evidence={
+            "less_ms": less,
+            "early_ranks": len(early),
+            "steps": len(own),
+            "step_ms": steps.wall_ms,
+        },
+        change_mind="The others have other work beside it on purpose.",
+        advice="Give all ranks as much to do: inputs of equal size, the same work beside the training, equal machines.",
+    )
+
+
+def _without_waits(own: Float64, delay: Float64) -> Float64:
+    """Own times without what other load on the machine takes from a rank; where that is not known, all."""
+    known = ~np.isnan(delay).any(axis=1)
+    return own if np.count_nonzero(known) < bounds.LEAST_STEPS else np.asarray((own - delay)[known])
+
+
+def _matters(worst: Float64, step_ms: float, known: bool = False) -> bool:
+    """`known`: something else shows that the ranks are late by turns, and the question is only by how much."""
+    share = bounds.HEALTHY_SHARE if len(worst) >= bounds.MANY_STEPS else bounds.LARGE_SHARE
+    return (median(worst) if known else sure_median(worst)) > max(bounds.LEAST_MS, share * step_ms)
+
+
+def _work(view: RunView) -> tuple[Float64, float]:
+    """The standard deviation of the ranks' processor times in each step, as a part of their mean, without what is usual
+    for each rank; and by how much its smallest steps need less than is usual for a rank. 0: not known."""
+    cpu = view.usage.cpu[~np.isnan(view.usage.cpu).any(axis=1)]
+    if len(cpu) < bounds.MANY_STEPS or not np.median(cpu) > 0.0:
+        return np.zeros(1), 0.0
+    usual = column_medians(cpu)
+    saved = (usual - np.quantile(cpu, 1 - bounds.NEARLY_ALL, axis=0)) / np.maximum(usual, 1e-9)
+    return (cpu - usual).std(axis=1, ddof=1) / np.median(cpu), median(saved)
 
 
 def _now_and_then(view: RunView) -> Iterator[Finding]:
@@ -194,7 +304,8 @@ def _when(found: Alone) -> str:
     return "between steps"
 
 
-CHECKS = tuple(
-    Check((kind,), look, per_group=True, rests_on="own times")
-    for kind, look in (("rank_alone", _alone), ("episodic_rank", _now_and_then))
+CHECKS = (
+    Check(("rank_alone",), _alone, per_group=True, rests_on="own times"),
+    Check(("episodic_rank",), _now_and_then, per_group=True, rests_on="own times"),
+    Check(("uneven_ranks",), _by_turns, per_group=True, rests_on="waits"),
 )
