@@ -207,13 +207,8 @@ class _Split:
 def _split(view: RunView, buckets: Sequence[BucketStats], found: BucketStats, most: int) -> _Split:
     """The best split of a bucket into its parameters, in so many buckets of a layout; DDP splits none of them."""
     known = assignment(view.names, [bucket for bucket in buckets if bucket.module == found.module])
-    if known is None or found.bytes <= bounds.ALL_LATENCY_BYTES:
-        # Few bytes take no time.
-        pieces = (
-            min(bounds.PIECES, len(found.parameters) or bounds.PIECES)
-            if found.bytes > bounds.ALL_LATENCY_BYTES
-            else 1
-        )
+    if known is None:
+        pieces = min(bounds.PIECES, len(found.parameters) or bounds.PIECES)
         amount = sum(bucket.bytes for bucket in buckets)
         return _Split(_cap(max(found.bytes / bounds.PIECES, amount / FINEST)), 1 - 1 / pieces, pieces)
     cap, left = known.best_split((_cap(known.bytes / pieces) for pieces in range(2, FINEST + 1)), most)

@@ -9,7 +9,7 @@ from math import inf
 from pyddpdiag.analyse.bounds import BEHIND_MS, LOST_S
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.rank_lost import lost_ranks
-from pyddpdiag.analyse.checks.stuck import transfer_stood
+from pyddpdiag.analyse.checks.stuck import own_code, transfer_stood
 from pyddpdiag.analyse.endings import Node, who_sends
 from pyddpdiag.analyse.operations import FirstFailure
 from pyddpdiag.analyse.view import RunView
@@ -21,7 +21,6 @@ from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.model.node import BEAT_S
 from pyddpdiag.model.words import at, count, milliseconds, ranks, seconds, verb
-from pyddpdiag.output import clean
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -41,11 +40,9 @@ def _look(view: RunView) -> Iterator[Finding]:
     if late is not None:
         named, own_ms, line = late
         evidence = {"own_code_ms": own_ms, "line": line or None}
-        phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in named}
-        code = f"phase '{clean(min(phases))}'" if phases else f"{verb(named, 'its', 'their')} own code"
         waited = sorted({error.rank for error in view.errors.first if error.rank not in named})
         said = (
-            f"{ranks(named)} {verb(named, 'was', 'were')} in {code} for {own_ms / 1e3:.0f} s"
+            f"{ranks(named)} {verb(named, 'was', 'were')} in {own_code(view, named)} for {own_ms / 1e3:.0f} s"
             f"{f', at {line},' if line else ''} while {ranks(waited)} waited in {first.kind} {first.what} of step "
             f"{first.step} until {verb(waited, 'its', 'their')} timeout."
         )

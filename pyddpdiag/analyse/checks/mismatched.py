@@ -61,7 +61,7 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
         kind="fewer_all_reduces",
         severity="error",
         message=f"rank {worst.rank} made {count(worst.after, 'bucket all-reduce')} fewer in group {worst.group} than "
-        f"the others, though no record of it was lost{why}. Since then results may be silently wrong.",
+        f"the others, though no record of it was lost{why}. Results may be silently wrong.",
         confidence="high",
         rank=worst.rank,
         since_step=since,
