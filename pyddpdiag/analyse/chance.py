@@ -55,8 +55,6 @@ def chance(steps: Int64) -> float:
     of about 3/e divided by the median, or surely if the median is small.
     """
     gaps = np.diff(steps)
-    if len(gaps) < 2:
-        return 1.0
     middle = float(np.median(gaps))
     one = min(1.0, 3.0 / np.e / middle)
     equal = int(np.count_nonzero(np.abs(gaps - middle) <= 1))

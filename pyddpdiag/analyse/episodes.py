@@ -143,14 +143,12 @@ def computing(who: str, more: str, cpu_share: float | None, core_share: float | 
     Args:
         who: "it" or "they".
         more: what the extra time is called.
-        cpu_share: the part on a core; None: not known, which gives no words.
+        cpu_share: the part on a core.
     """
-    if cpu_share is None:
-        return ""
     one = "s" if who == "it" else ""
     core = percent(max(0.0, core_share or 0.0))
     waits = "" if core == percent(0.0) else f", and wait{one} for a processor core for {core}"
-    return f"{who} compute{one} for {percent(min(1.0, cpu_share))} of {more}{waits}"
+    return f"{who} compute{one} for {percent(min(1.0, cpu_share or 0.0))} of {more}{waits}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -184,8 +184,6 @@ def _steps(at: Int64, steps: RankSteps) -> Int64:
     """A rank's own time of a step begins where its last all-reduce of the step before was over."""
     met = np.flatnonzero(steps.finish > 0)
     found = np.full(len(at), -1, np.int64)
-    if not len(met):
-        return found
     finish = np.maximum.accumulate(steps.finish[met])
     place = np.searchsorted(finish, at, "left")
     known = (place > 0) & (place < len(finish))

@@ -173,13 +173,7 @@ def rank_weights(trace: RankTrace) -> WeightMarks:
 
 def compared_weights(parts: Sequence[WeightMarks]) -> Compared:
     """The fingerprints of all ranks side by side. What is not finite is no evidence: the bits of a NaN may differ."""
-    marks = (
-        {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-        if parts
-        else None
-    )
-    if marks is None:
-        marks = {name: np.empty(0, np.int64) for name in _COLUMNS}
+    marks = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     finite = np.isfinite(marks["norm"])
     marks = {name: column[finite] for name, column in marks.items()}
     ranks, who = np.unique(marks["rank"], return_inverse=True)

@@ -91,8 +91,6 @@ class StepCounter:
     def add(self, rows: BucketRows, of_pass: Int64) -> None:
         """Count these buckets; `of_pass` is the backward pass of each, -1 = not known."""
         begins = np.flatnonzero(np.diff(rows.step, prepend=-1))
-        if not len(begins):
-            return
         # First add up stretches of one step, then add those to other stretches of the same step.
         at = np.searchsorted(self._keys, rows.step[begins])
         np.maximum.at(self._enqueued, at, np.maximum.reduceat(rows.brought, begins))

@@ -294,8 +294,6 @@ def _held_ms(party: Party, steps: StepMatrix) -> Float64:
     Until it hands over its last bucket, a rank computes and is in collectives. Without these, the ranks would meet when
     the one that computes longest has done so.
     """
-    if not steps.other.size:
-        return np.zeros(len(steps.step))
     places = [steps.place_of[rank] for rank in party.ranks]
     own, other = steps.own[:, places], steps.other[:, places]
     return np.asarray(np.nan_to_num(np.maximum(0.0, (own + other).max(axis=1) - own.max(axis=1))))

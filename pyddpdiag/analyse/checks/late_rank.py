@@ -283,7 +283,7 @@ def _why(late: LateRank) -> str:
     if late.cause == "compute":
         does = computing("it", "that", late.extra.cpu, late.extra.core)
         spin = ", or its threads spin for want of a core" if _may_spin(late) else ""
-        return f" ({does}{spin})" if does else ""
+        return f" ({does}{spin})"
     if late.cause == "disk":
         return ", because it waits for a disk" + (
             f" ({late.major_faults:.0f} pages of memory are read from one in each step)"

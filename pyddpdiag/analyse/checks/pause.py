@@ -193,8 +193,6 @@ def _line(view: RunView, rows: Int64, hit: Bool, itself: Float64, own: Float64) 
         own: what each rank needed without its waits for a core. With more to compute come more of these.
     """
     at, rest = view.judged.step[rows[hit]], view.judged.step[rows[~hit]]
-    if not len(at) or not len(rest):
-        return None
     # With larger inputs they would take longer at every line. Where nobody knows what they computed, all may be that.
     computed = share(view.usage.cpu[rows][hit].min(axis=1), itself[hit])
     longer = stretch(float(np.median(own[~hit])), median(itself[hit]), 1.0 if computed is None else computed)

@@ -114,8 +114,7 @@ def _slower(view: RunView) -> Iterator[Finding]:
 def _what(found: Slower, cause: Cause | None, who: str) -> str:
     if cause != "compute":
         return WHAT[cause]
-    does = computing(who, "the difference", found.extra.cpu, found.extra.core)
-    return f"; {does}" if does else ""
+    return f"; {computing(who, 'the difference', found.extra.cpu, found.extra.core)}"
 
 
 def _rest(span: Stretches) -> str:
