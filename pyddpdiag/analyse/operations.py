@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import numpy as np
 
+from pyddpdiag.analyse.calls.collectives import rows_of
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.model.rows import OpenOperation, OperationError
 from pyddpdiag.output import TEXT_LIMIT, decode
@@ -339,7 +340,7 @@ def _failed_collective(view: RunView, error: OperationError) -> FirstFailure:
     if len(set(party.calls(name).values())) != 1:
         return FirstFailure(error)
     # When each of them last began it.
-    begun = [int(part.begun[part.rows(name)].max(initial=0)) for part in party.parts]
+    begun = [int(part.begun[rows_of(part, name)].max(initial=0)) for part in party.parts]
     begins = {
         rank: _common_ms(view, who, ns)
         for who, rank, ns in zip(party.members, party.ranks, begun, strict=True)

@@ -111,14 +111,6 @@ class RankCollectives:
     beside: Bool
     passes: Int64
 
-    def rows(self, name: bytes) -> Int64:
-        """Those of one operation, as an index."""
-        return (
-            np.flatnonzero(self.name == self.names.index(name))
-            if name in self.names
-            else np.empty(0, np.int64)
-        )
-
     def of_group(self, key: int) -> RankCollectives:
         """Those of one process group.
 
@@ -197,9 +189,16 @@ def _groups(records: Records) -> UInt64:
     return np.where(known, group, sure[thread])
 
 
+def rows_of(part: RankCollectives, name: bytes) -> Int64:
+    """The rows of one operation's calls."""
+    return (
+        np.flatnonzero(part.name == part.names.index(name)) if name in part.names else np.empty(0, np.int64)
+    )
+
+
 def whole_rows(part: RankCollectives, name: bytes) -> Int64:
     """The rows of one operation's calls that have a begin and an end, in the order of their begins."""
-    mine = part.rows(name)
+    mine = rows_of(part, name)
     mine = mine[(part.begun[mine] > 0) & (part.ended[mine] > 0)]
     return mine[np.argsort(part.begun[mine], kind="stable")]
 

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import numpy as np
 
 from pyddpdiag.analyse.bounds import SEVERAL
-from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives
+from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives, rows_of
 from pyddpdiag.analyse.calls.parties import Party
 from pyddpdiag.analyse.pairing import NAMED, shown
 from pyddpdiag.analyse.standstill import Awaited
@@ -111,7 +111,7 @@ def different_calls(party: Party, group: str) -> Iterator[Mismatch]:
     if len(parts) < 2 or not party.complete:
         return
     for name in ALIKE:
-        rows = [part.rows(name) for part in parts]
+        rows = [rows_of(part, name) for part in parts]
         calls = [(part.bytes[mine], part.dtype[mine]) for part, mine in zip(parts, rows, strict=True)]
         if len({len(size) for size, _ in calls}) != 1 or not len(calls[0][0]):
             continue
@@ -240,7 +240,7 @@ def _as_always(part: RankCollectives, name: bytes, step: int) -> bool:
     """Whether a rank called it in a step as often as in those right before, at the same places between its passes."""
     if step < SEVERAL or not part.passes.any():
         return False
-    mine = part.rows(name)
+    mine = rows_of(part, name)
     passes, at = part.passes[mine], part.step[mine]
     places = [np.sort(passes[at == each]) for each in range(step - SEVERAL, step + 1)]
     if len({len(each) for each in places}) != 1 or not len(places[0]):
@@ -251,7 +251,7 @@ def _as_always(part: RankCollectives, name: bytes, step: int) -> bool:
 
 def _by_step(part: RankCollectives, name: bytes) -> dict[int, int]:
     """How often an operation was called, by step."""
-    return Counter(part.step[part.rows(name)].tolist())
+    return Counter(part.step[rows_of(part, name)].tolist())
 
 
 @dataclass(frozen=True)
