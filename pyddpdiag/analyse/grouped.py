@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyddpdiag.model.stats import Stat
-from pyddpdiag.trace.rows import Int64
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 QUANTILES = (0.5, 0.95)
 
 FEW: Final = 64

@@ -13,7 +13,7 @@ from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.chance import chance, chance_alike, period
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.episodes import share, stretch
-from pyddpdiag.analyse.grouped import Float64
+from pyddpdiag.analyse.grouped import Bool, Float64, Int64
 from pyddpdiag.analyse.lines import Where, where_of
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
@@ -21,7 +21,6 @@ from pyddpdiag.model import words
 from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import milliseconds, percent, ranks
 from pyddpdiag.output import clean
-from pyddpdiag.trace.rows import Bool, Int64
 
 ADVICE: Final = (
     "make them rarer, or run them beside training (persistent_workers=True, asynchronous checkpoints)."

@@ -11,11 +11,11 @@ import numpy as np
 from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets
+from pyddpdiag.analyse.grouped import Bool, Int64
 from pyddpdiag.analyse.settings import odd_ones, optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import count, listed, ranks, verb
-from pyddpdiag.trace.rows import Bool, Int64
 
 
 def _gradients(view: RunView) -> Iterator[Finding]:
