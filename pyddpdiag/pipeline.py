@@ -10,10 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
-from pyddpdiag.analyse.checks.low_gpu_use import judge
+from pyddpdiag.analyse.checks.use import judge
 from pyddpdiag.analyse.details import run_details
 from pyddpdiag.analyse.intake import Intake
-from pyddpdiag.analyse.starts import report_of_starts
+from pyddpdiag.analyse.standstill import report_of_starts
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import PyddpdiagError, TraceError, UsageError

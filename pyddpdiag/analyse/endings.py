@@ -1,8 +1,9 @@
-"""When and why the ranks' processes ended, by themselves, after others, or from outside."""
+"""When and why the ranks' processes ended, by themselves or from outside; and the machines that they ran on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -11,7 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal
 from pyddpdiag.analyse.bounds import ALIVE_MS, STANDS_MS
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
+from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.ending import End
+from pyddpdiag.model.node import NodeNote
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.trace.clock import ClockOffset
+from pyddpdiag.trace.run import Run
 
 if TYPE_CHECKING:
     from pyddpdiag.analyse.view import RunView
@@ -121,51 +127,50 @@ class Interruption:
 
 def interruption(view: RunView) -> Interruption | None:
     """By what the run was ended from outside, if it came before anything else went wrong."""
-    ends, command, first = view.endings, view.run.command, view.headers[0]
+    ends, command = view.endings, view.run.command or CommandEnd(0)
     interrupted = sorted(
         (one for one in ends.values() if one.why == "interrupted"), key=lambda one: one.at_ms
     )
-    end = interrupted[0].end if interrupted else None
-    sent = command.signal if command is not None else ""
-    left = command if command is not None and command.left_s else None
-    name = sent or (end.signal or "SIGINT" if end is not None else "SIGTERM" if left else "")
+    unnoted = [
+        ends[rank.rank]
+        for rank in view.ranks
+        if not (rank.closed or rank.ended or ends[rank.rank].end is not None)
+    ]
+    name = command.signal or next((one.end.signal or "SIGINT" for one in interrupted if one.end), "")
+    if not name and command.left_s and unnoted:
+        name = "SIGTERM"  # of the ranks that it left
     if not name:
         return None
-    noted_s = (command.signal_s, command.left_s) if command is not None else ()
-    moments = [one * 1e3 - first.wall_ns / 1e6 for one in noted_s if one]
-    at_ms = min([one.at_ms for one in interrupted[:1]] + moments, default=inf)
+    zero_s = view.headers[0].wall_ns / 1e9
+    moments = [1e3 * (one - zero_s) for one in (command.signal_s, command.left_s) if one]
+    at_ms = min([one.at_ms for one in interrupted] + moments, default=inf)
     # Whoever is asked to end a run after something has failed, ends a broken run.
-    slack_ms = ALIVE_MS if sent or name == "SIGINT" else 0.0
+    slack_ms = ALIVE_MS if command.signal or name == "SIGINT" else 0.0
     before = [one.at_ms for one in ends.values() if one.why in ("own", "followed")]
     before += [error.at_ms for error in view.errors.first if error.at_ms is not None]
-    if min(before, default=inf) < at_ms - slack_ms:
-        return None
     # Killed, and not known to have lived when the others got the signal: they got it because of that.
-    unnoted = [ends[rank.rank] for rank in view.ranks if not rank.closed and rank.ended is None]
-    unnoted = [one for one in unnoted if one.end is None]
-    if not (sent or interrupted or unnoted):
-        return None  # the command left processes, but none of its ranks
-    if at_ms < inf and not all(one.outlived(at_ms - slack_ms) for one in unnoted):
+    followed = at_ms < inf and not all(one.outlived(at_ms - slack_ms) for one in unnoted)
+    if followed or min(before, default=inf) < at_ms - slack_ms:
         return None
+    by_command = bool(command.signal or command.left_s)
+    early, ahead_ms = ((), 0.0) if by_command else _ahead(view, interrupted)
     # A terminal sends Ctrl-C to all ranks.
-    whole = bool(sent or left) or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
-    early, ahead_ms = ((), 0.0) if sent or left else _ahead(interrupted)
-    unsure_ms = (inf if clock.uncertainty_ns is None else clock.uncertainty_ns / 1e6 for clock in view.clocks)
-    if max(unsure_ms) > ahead_ms:
-        early, ahead_ms = (), 0.0
-    named = early if early or whole else tuple(one.rank for one in interrupted)
+    whole = by_command or name == "SIGINT" or len(interrupted) + len(unnoted) == len(ends)
+    named = early or (() if whole else tuple(one.rank for one in interrupted))
     steps = [rank.last_step for rank in view.ranks] + [one.step for one in view.in_flight.first]
     newest = max((step for step in steps if step is not None), default=None)
-    return Interruption(name, newest, at_ms, named, ahead_ms, None if left is None else left.exit_code)
+    code = command.exit_code if command.left_s else None
+    return Interruption(name, newest, at_ms, named, ahead_ms, code)
 
 
-def _ahead(interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
+def _ahead(view: RunView, interrupted: Sequence[Ending]) -> tuple[tuple[int, ...], float]:
     """The ranks that got the signal clearly before the others, which a launcher then ended, and by how much."""
-    if len(interrupted) < 2 or interrupted[-1].at_ms == inf:
-        return (), 0.0
     gaps = [later.at_ms - earlier.at_ms for earlier, later in pairwise(interrupted)]
-    widest = max(range(len(gaps)), key=gaps.__getitem__)
-    if gaps[widest] < STANDS_MS or interrupted[0].end is None or interrupted[0].end.error:
+    widest = max(range(len(gaps)), key=gaps.__getitem__, default=0)
+    unsure_ms = [inf if clock.uncertainty_ns is None else clock.uncertainty_ns / 1e6 for clock in view.clocks]
+    if not gaps or not max(STANDS_MS, *unsure_ms) <= gaps[widest] < inf:
+        return (), 0.0
+    if interrupted[0].end is None or interrupted[0].end.error:
         return (), 0.0  # an exception comes when Python next runs
     return tuple(one.rank for one in interrupted[: widest + 1]), gaps[widest]
 
@@ -181,3 +186,56 @@ def who_sends(signal: str) -> str:
         f"{signal} comes from whoever stops a job: a scheduler at its time limit or to make room, a container that is "
         "shut down, kill. Their log says why.",
     )
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine's `pyddpdiag run`.
+
+    Attributes:
+        note: its last sign of life.
+        ranks: those below it that have a trace here.
+        behind_s: how long before the newest sign of all of them it was last heard of; on the common clock where its
+            ranks tie its clock to the others', by the wall clocks otherwise.
+        age_s: how long before the notes were read that was.
+    """
+
+    note: NodeNote
+    ranks: tuple[int, ...]
+    behind_s: float
+    age_s: float
+
+    @property
+    def ended(self) -> bool:
+        """Whether it noted the end of its command."""
+        return self.note.exit_code is not None
+
+
+def nodes(run: Run, sidecars: Mapping[int, Sidecar], clocks: Sequence[ClockOffset]) -> tuple[Node, ...]:
+    """All machines that left a note, by their lowest rank; those without a rank here come last."""
+    notes = run.nodes.notes
+    of: dict[str, list[int]] = {}
+    offset_ns: dict[str, int] = {}  # of a machine's clock to the common one
+    with_clock = Counter(note.clock for note in notes)
+    alone = {note.clock: note.node for note in notes if with_clock[note.clock] == 1}
+    for trace, clock in zip(run.ranks, clocks, strict=True):
+        launch = sidecars[trace.rank].launch
+        # A rank that was lost as it began has not said yet who started it, but its clock is its machine's.
+        node = alone.get(trace.header.clock_identity, "") if launch is None else launch.node
+        if node:
+            of.setdefault(node, []).append(trace.rank)
+        offset_ns.setdefault(trace.header.clock_identity, clock.offset_ns)
+    first = run.ranks[0].header
+    # By the wall clock of the lowest rank's machine.
+    zero_s = (first.wall_ns - first.monotonic_ns) / 1e9
+    at_s = [
+        (note.at_ns + offset_ns[note.clock]) / 1e9 + zero_s if note.clock in offset_ns else note.at_s
+        for note in notes
+    ]
+    newest_s = max(at_s, default=0.0)
+    since_s = max(0.0, run.nodes.read_s - newest_s)
+    found = [
+        Node(note, tuple(of.get(note.node, ())), newest_s - own_s, since_s + newest_s - own_s)
+        for note, own_s in zip(notes, at_s, strict=True)
+    ]
+    return tuple(sorted(found, key=lambda one: (not one.ranks, one.ranks[:1], one.note.node)))

@@ -13,7 +13,7 @@ from pyddpdiag.analyse.distinct import without
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.trace.layout import Flag, GradientValue, Kind, Records
 from pyddpdiag.trace.reader import RankTrace
-from pyddpdiag.trace.rows import Int64, UInt64
+from pyddpdiag.trace.rows import Bool, Int64, UInt64
 
 _NOT_KNOWN: Final = int(np.array(np.nan).view(np.int64))
 
@@ -74,14 +74,15 @@ def rank_watched(trace: RankTrace) -> WatchedBuckets:
         non_finite=column(values[:, GradientValue.NON_FINITE], 0),
         parameter=column(values[:, GradientValue.PARAMETER], -1),
         checksum=column(values[:, GradientValue.CHECKSUM], 0),
-        sum_squares=_floats(column(values[:, GradientValue.SUM_SQUARES], _NOT_KNOWN)),
-        absolute_maximum=_floats(column(values[:, GradientValue.ABSOLUTE_MAXIMUM], _NOT_KNOWN)),
+        sum_squares=floats(column(values[:, GradientValue.SUM_SQUARES], _NOT_KNOWN)),
+        absolute_maximum=floats(column(values[:, GradientValue.ABSOLUTE_MAXIMUM], _NOT_KNOWN)),
         elements=column(values[:, GradientValue.ELEMENTS], 0),
-        level=_floats(column(np.where(level == 0, _NOT_KNOWN, level), _NOT_KNOWN)),
+        level=floats(column(np.where(level == 0, _NOT_KNOWN, level), _NOT_KNOWN)),
     )
 
 
-def _floats(bits: Int64) -> Float64:
+def floats(bits: Int64) -> Float64:
+    """A column of real numbers that the records hold in place of times."""
     return np.ascontiguousarray(bits).view(np.float64)
 
 
@@ -89,16 +90,6 @@ def _finite_steps(buckets: Records) -> Int64:
     """The steps in which every bucket was seen to be finite."""
     seen = (buckets["flags"] & Flag.FINITE) > 0
     return without(buckets["step"][seen], buckets["step"][~seen]).astype(np.int64)
-
-
-def watched_buckets(parts: Sequence[WatchedBuckets]) -> WatchedBuckets:
-    """The watched buckets of all ranks."""
-    return WatchedBuckets(
-        **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in WatchedBuckets.__dataclass_fields__
-        }
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +137,7 @@ class Compared:
         return Compared(self.ranks, **columns)
 
     @property
-    def differs(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def differs(self) -> Bool:
         """Of each row."""
         most = self.bits.max(axis=1, initial=0)
         least = np.where(self.bits == 0, most[:, None], self.bits).min(axis=1, initial=2**62)
@@ -182,13 +173,7 @@ def rank_weights(trace: RankTrace) -> WeightMarks:
 
 def compared_weights(parts: Sequence[WeightMarks]) -> Compared:
     """The fingerprints of all ranks side by side. What is not finite is no evidence: the bits of a NaN may differ."""
-    marks = (
-        {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-        if parts
-        else None
-    )
-    if marks is None:
-        marks = {name: np.empty(0, np.int64) for name in _COLUMNS}
+    marks = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
     finite = np.isfinite(marks["norm"])
     marks = {name: column[finite] for name, column in marks.items()}
     ranks, who = np.unique(marks["rank"], return_inverse=True)

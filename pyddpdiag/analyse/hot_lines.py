@@ -11,6 +11,7 @@ from typing import Final, Literal
 import numpy as np
 
 from pyddpdiag.analyse.bounds import MATTERS_SHARE
+from pyddpdiag.analyse.chance import Seen, between, seen
 from pyddpdiag.analyse.filing import (
     BACKWARD,
     BEFORE,
@@ -23,7 +24,6 @@ from pyddpdiag.analyse.filing import (
 )
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.lines import Where, where_of
-from pyddpdiag.analyse.looks import Seen, between, seen
 from pyddpdiag.model.lines import Line, Stack
 from pyddpdiag.trace.rows import Bool, Int64
 

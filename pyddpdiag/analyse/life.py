@@ -9,11 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from pyddpdiag.analyse.calls.collectives import MEETING
-from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history, shared_out
-from pyddpdiag.analyse.phases import RankPhases
-from pyddpdiag.analyse.spans import step_spans
+from pyddpdiag.analyse.spans import Coverage, RankPhases, step_spans
 from pyddpdiag.analyse.steps import RankSteps
 from pyddpdiag.analyse.usage import RankUsage, in_steps
 from pyddpdiag.model.cube import BEFORE, SPANS

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pyddpdiag.analyse.bounds import MANY_STEPS
+from pyddpdiag.analyse.links.interface_use import VARIABLE, asked_for
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Loaded, Stepped
 
@@ -102,7 +103,9 @@ def differences(sidecars: Mapping[int, Sidecar]) -> tuple[Difference, ...]:
             (name, {rank: one.environment.get(name, "not set") for rank, one in with_torch.items()})
         )
     columns += _of_training(sidecars)
-    columns.append(("GLOO_SOCKET_IFNAME", {rank: _interfaces(one) for rank, one in with_torch.items()}))
+    asked = asked_for(with_torch)
+    interfaces = {rank: ",".join(sorted(set(asked.get(rank, ())))) or "not set" for rank in with_torch}
+    columns.append((VARIABLE, interfaces))
     return tuple(Difference(name, values) for name, values in columns if len(set(values.values())) > 1)
 
 
@@ -130,11 +133,6 @@ def by_host(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> dict[str, 
 def host_cores(sidecars: Mapping[int, Sidecar], ranks: Iterable[int]) -> int:
     """How many cores these ranks of one host may use together."""
     return len({core for rank in ranks if rank in sidecars for core in sidecars[rank].cores})
-
-
-def _interfaces(sidecar: Sidecar) -> str:
-    setting = sidecar.environment.get("GLOO_SOCKET_IFNAME", "")
-    return ",".join(sorted({name.strip() for name in setting.split(",") if name.strip()})) or "not set"
 
 
 def throttled_share(sidecar: Sidecar) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyddpdiag.analyse.buckets import group_stats
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.cube import rank_parts
 from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.rows import group_stats
 from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
@@ -16,6 +16,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.rows import BucketStats, Gap, RankStats
 from pyddpdiag.model.words import count, listed
+from pyddpdiag.trace.rows import Int64
 
 
 def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
@@ -72,9 +73,9 @@ def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None
 def _warnings(view: RunView, step: int | None) -> list[str]:
     """What the reader should know about the traces."""
     warnings = list(view.run.warnings)
-    if view.repeated:
+    if view.merged.repeated:
         warnings.append(
-            f"{count(view.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
+            f"{count(view.merged.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
         )
     if len(view.past):
         before = view.past
@@ -111,7 +112,7 @@ def _matching(buckets: tuple[BucketStats, ...], wanted: str) -> tuple[BucketStat
     return chosen
 
 
-def _steps_there(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
+def _steps_there(steps: Int64) -> str:
     return f"Steps here: {steps[0]} to {steps[-1]}." if len(steps) else "There are no steps here."
 
 

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from pyddpdiag.analyse.advice import run_line
-from pyddpdiag.analyse.buckets import bucket_stats
+from pyddpdiag.analyse.rows import bucket_stats
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import half_gain_ms, shared_gain_ms
 from pyddpdiag.messages.shells import Shell

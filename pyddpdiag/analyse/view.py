@@ -12,11 +12,9 @@ import numpy as np
 
 from pyddpdiag.analyse.account import account
 from pyddpdiag.analyse.advice import Advice, advice_for
-from pyddpdiag.analyse.alone import Alone, alone
+from pyddpdiag.analyse.batches import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, STILL_MS
-from pyddpdiag.analyse.buckets import bucket_stats
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
-from pyddpdiag.analyse.calls.costs import CallsInSteps, HeldUp, held_up, rooted_ms
 from pyddpdiag.analyse.calls.different import (
     UnequalCalls,
     Unmatched,
@@ -25,43 +23,52 @@ from pyddpdiag.analyse.calls.different import (
     unequal_calls,
     unmatched_collectives,
 )
-from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
+from pyddpdiag.analyse.calls.parties import (
+    CallsInSteps,
+    HeldUp,
+    Party,
+    held_up,
+    parties,
+    rooted_ms,
+    typical_waits,
+)
 from pyddpdiag.analyse.charges import Charges, charges
-from pyddpdiag.analyse.core_waits import by_other_programs, spins
-from pyddpdiag.analyse.crowding import Crowding, crowding
+from pyddpdiag.analyse.core_waits import Crowding, by_other_programs, crowding, spins
 from pyddpdiag.analyse.cube import before_steps, cube
-from pyddpdiag.analyse.endings import Ending, Interruption, endings, interruption
-from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
+from pyddpdiag.analyse.distinct import joined
+from pyddpdiag.analyse.endings import Ending, Interruption, Node, endings, interruption, nodes
+from pyddpdiag.analyse.episodes import Lateness, lateness
 from pyddpdiag.analyse.exposure import Exposure, exposure
-from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets, compared_weights, watched_buckets
-from pyddpdiag.analyse.first_failure import FirstFailure, first_failure
+from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets, compared_weights
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
 from pyddpdiag.analyse.intake import Intake, RankDigest
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
-from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.lines import RunLines
-from pyddpdiag.analyse.links.connections import Connection
+from pyddpdiag.analyse.links.connections import Connection, links
+from pyddpdiag.analyse.links.interface_use import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.link_faults import LinkFaults
-from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic
-from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.links.stalls import Stalls, lost_in, stalls
-from pyddpdiag.analyse.meetings import Meetings, meetings
-from pyddpdiag.analyse.memory import Growth
+from pyddpdiag.analyse.meetings import Alone, Meetings, alone, meetings
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.analyse.nodes import Node, nodes
 from pyddpdiag.analyse.occurrences import Occurrences, measure
-from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
+from pyddpdiag.analyse.operations import (
+    FirstFailure,
+    Listed,
+    RankOperations,
+    first_failure,
+    open_operations,
+    operation_errors,
+)
 from pyddpdiag.analyse.pairing import SkippedSteps, gaps, mismatches, skipped_steps
-from pyddpdiag.analyse.phases import phase_matrices, phase_stats
-from pyddpdiag.analyse.ranks import rank_stats
-from pyddpdiag.analyse.slower import Slower, slower
+from pyddpdiag.analyse.rows import bucket_stats, rank_stats
+from pyddpdiag.analyse.spans import phase_matrices, phase_stats
 from pyddpdiag.analyse.standstill import Awaited, Progress, Standstill, awaited_buckets, progress, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
-from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
-from pyddpdiag.analyse.windows import Span
+from pyddpdiag.analyse.usage import Growth, UsageMatrix, usage_matrix, usual_load
+from pyddpdiag.analyse.windows import Slower, Span, slower
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.gpu import GpuUse
@@ -163,11 +170,6 @@ class RunView:
     def pairs(self) -> int:
         """The number of buckets' all-reduces that ended on every rank."""
         return int(np.count_nonzero(self.occurrences.complete))
-
-    @cached_property
-    def repeated(self) -> int:
-        """The number of bucket records left out because the rank already had a record of that all-reduce."""
-        return self.merged.repeated
 
     @cached_property
     def steps(self) -> StepTable:
@@ -415,11 +417,6 @@ class RunView:
         return endings(self)
 
     @cached_property
-    def exit_codes(self) -> dict[int, int]:
-        """By rank, the exit codes of those that failed by themselves, where their launcher noted them."""
-        return {int(rank): code for note in self.run.nodes.notes for rank, code in note.codes.items()}
-
-    @cached_property
     def interruption(self) -> Interruption | None:
         """By what the run was ended from outside, before anything else went wrong."""
         return interruption(self)
@@ -456,7 +453,7 @@ class RunView:
     @cached_property
     def watched(self) -> WatchedBuckets:
         """The gradients of watched passes."""
-        return watched_buckets([rank.watched for rank in self._digests])
+        return joined([rank.watched for rank in self._digests])
 
     @cached_property
     def weights(self) -> Compared:

@@ -12,12 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.details import gradient_norms_of_none
+from pyddpdiag.analyse.details import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.intake import Intake
 from pyddpdiag.analyse.occurrences import Occurrences
 from pyddpdiag.analyse.steps import StepEnds
 from pyddpdiag.analyse.summary import analyse
-from pyddpdiag.analyse.timeline import gradient_norms, joined_norms, timeline
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import TraceError, UsageError
 from pyddpdiag.model.details import GradientNorms, RankTimeline
@@ -123,7 +122,7 @@ def read_run(
     found = ExportedRun(
         report=analyse(view),
         occurrences=view.occurrences,
-        norms=joined_norms(norms) if norms else gradient_norms_of_none(),
+        norms=joined_norms(norms),
         timelines=lines,
         bases={
             trace.rank: ClockBase(trace.header.monotonic_ns, trace.header.wall_ns, offsets[trace.rank])

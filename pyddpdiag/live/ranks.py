@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pyddpdiag.analyse.standstill import Awaited
-from pyddpdiag.analyse.starts import judge_starts
+from pyddpdiag.analyse.standstill import Awaited, judge_starts
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.live.look import Look
 from pyddpdiag.live.state import Hang, Operation, RankState, State

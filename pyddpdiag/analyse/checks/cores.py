@@ -12,8 +12,7 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MOST, confidence
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.core_waits import NOBODY, CoreWaits, core_waits
-from pyddpdiag.analyse.crowding import Crowding
+from pyddpdiag.analyse.core_waits import NOBODY, CoreWaits, Crowding, core_waits
 from pyddpdiag.analyse.settings import by_host, host_cores, throttled_share, workers_of
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView

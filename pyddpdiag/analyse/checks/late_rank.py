@@ -17,7 +17,7 @@ from pyddpdiag.analyse.batches import SAME_SIZES, larger_batches
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MOST, SEVERAL, severity
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.settings import only_on
-from pyddpdiag.analyse.extra_time import computing, stretch
+from pyddpdiag.analyse.episodes import computing, stretch
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import Where
 from pyddpdiag.analyse.settings import throttled_share
@@ -283,7 +283,7 @@ def _why(late: LateRank) -> str:
     if late.cause == "compute":
         does = computing("it", "that", late.extra.cpu, late.extra.core)
         spin = ", or its threads spin for want of a core" if _may_spin(late) else ""
-        return f" ({does}{spin})" if does else ""
+        return f" ({does}{spin})"
     if late.cause == "disk":
         return ", because it waits for a disk" + (
             f" ({late.major_faults:.0f} pages of memory are read from one in each step)"

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
+from pyddpdiag.analyse.batches import shared_files
 from pyddpdiag.analyse.bounds import LARGE_SHARE, LEAST_STEPS, MOST, NEARLY_ALL
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.saves import shared_files
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.findings import Finding

@@ -114,7 +114,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     seen = view.endings[lost[0].rank]
     end = seen.end if seen.why == "own" else None
-    codes = {view.exit_codes.get(rank.rank) for rank in lost}
+    noted_codes = {int(rank): code for note in view.run.nodes.notes for rank, code in note.codes.items()}
+    codes = {noted_codes.get(rank.rank) for rank in lost}
     code = codes.pop() if len(codes) == 1 else None
     frozen_s = _frozen_s(view, lost) if end is None and code is None else 0.0
     named = [rank.rank for rank in lost]
@@ -189,7 +190,7 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
             return f"; {ranks(waiting)} waited in an operation to {verb(waiting, 'its', 'their')} end"
         return f"; {ranks(waiting)} still {verb(waiting, 'waits', 'wait')} in an operation"
     if failures := [each for each in view.unmatched if numbers == set(each.missing)]:
-        never = verb(tuple(numbers), "it", "they")
+        never = verb(sorted(numbers), "it", "they")
         return f"; {failures[0].what}, which {never} never began, failed on {ranks(failures[0].ended)}"
     if any(view.endings[rank.rank].why == "own" for rank in lost):
         ends = (one.end for one in view.endings.values() if one.why == "interrupted")

@@ -102,10 +102,6 @@ def _stack_share(view: RunView, rank: int) -> float:
     return float(gathers[lines.stack[lines.step >= 0]].mean())
 
 
-def _data_ms(view: RunView, _: list[int]) -> float:
-    return median(lower_median(view.judged.data_wait))
-
-
 def _where(has: Callable[[Sidecar], bool]) -> Callable[[RunView], list[int]]:
     return lambda view: [rank for rank, one in view.sidecars.items() if has(one)]
 
@@ -167,7 +163,7 @@ _SETTINGS: Final = (
         "the loop makes each batch itself",
         "give",
         _where(lambda one: (loader := training_loader(one)) is not None and loader.workers == 0),
-        _data_ms,
+        lambda view, _: median(lower_median(view.judged.data_wait)),
         workers="2",
         if_costly=True,
     ),

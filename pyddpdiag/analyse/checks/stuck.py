@@ -14,10 +14,9 @@ from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.endings import Interruption
-from pyddpdiag.analyse.first_failure import FirstFailure
 from pyddpdiag.analyse.links.link_faults import named
-from pyddpdiag.analyse.standstill import Awaited, threshold_ms
-from pyddpdiag.analyse.starts import waited_for
+from pyddpdiag.analyse.operations import FirstFailure
+from pyddpdiag.analyse.standstill import Awaited, threshold_ms, waited_for
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.start import Start
@@ -149,7 +148,7 @@ def _stuck(view: RunView, awaited: Awaited, stuck: Sequence[int], own_ms: float)
     return Finding(
         kind="rank_stuck",
         severity="error",
-        message=f"{ranks(stuck)} {been} in {_own_code(view, stuck)} for {own_ms / 1e3:.0f} s: "
+        message=f"{ranks(stuck)} {been} in {own_code(view, stuck)}{at(_line(view, stuck))} for {own_ms / 1e3:.0f} s: "
         f"{ranks(awaited.waiting)} {wait} in {_named(awaited)}, which {verb(stuck, 'it', 'they')} never began.",
         confidence=_confidence(awaited),
         rank=culprit(stuck),
@@ -234,12 +233,10 @@ def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Fi
         yield _behind(view, most, most.missing, silent_ms)
 
 
-def _own_code(view: RunView, stuck: Sequence[int]) -> str:
-    """What these ranks are in: a phase that has not ended, if there is one, or the line at which they were seen."""
-    phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
-    if phases:
-        return f"phase '{clean(min(phases))}'"
-    return f"{verb(stuck, 'its', 'their')} own code{at(_line(view, stuck))}"
+def own_code(view: RunView, who: Sequence[int]) -> str:
+    """What these ranks are in: a phase that has not ended, if there is one."""
+    phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in who}
+    return f"phase '{clean(min(phases))}'" if phases else f"{verb(who, 'its', 'their')} own code"
 
 
 def _line(view: RunView, stuck: Sequence[int]) -> str | None:

@@ -12,22 +12,18 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse import bounds, chance, slower, standstill, wire_fit
-from pyddpdiag.analyse.alone import alone
+from pyddpdiag.analyse import bounds, chance, standstill, windows, wire_fit
 from pyddpdiag.analyse.checks.ends import _is_lost
-from pyddpdiag.analyse.core_waits import core_waits
-from pyddpdiag.analyse.crowding import Crowding
+from pyddpdiag.analyse.core_waits import Crowding, core_waits
 from pyddpdiag.analyse.endings import _ahead
-from pyddpdiag.analyse.episodes import late_steps
+from pyddpdiag.analyse.episodes import ExtraTime, late_steps, waits_per_cpu
 from pyddpdiag.analyse.exposure import exposure_of
-from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import _if_seen
-from pyddpdiag.analyse.meetings import Meetings
-from pyddpdiag.analyse.memory import growth
+from pyddpdiag.analyse.meetings import Meetings, alone
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long
-from pyddpdiag.analyse.usage import UsageMatrix
+from pyddpdiag.analyse.usage import UsageMatrix, growth
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import _weight
 from pyddpdiag.analyse.windows import by_window, stretches
@@ -135,7 +131,8 @@ def _readings(number: int) -> bool:
 def _signal(gap_ms: float) -> bool:
     """Whether a rank that ends so much earlier than the other was ahead of it."""
     ends = [SimpleNamespace(rank=rank, at_ms=gap_ms * rank, end=SimpleNamespace(error="")) for rank in (0, 1)]
-    return _ahead(cast(Any, ends))[0] == (0,)
+    view = SimpleNamespace(clocks=[SimpleNamespace(uncertainty_ns=1)])
+    return _ahead(cast(Any, view), cast(Any, ends))[0] == (0,)
 
 
 def _other_clock(ahead_s: float) -> bool:
@@ -271,7 +268,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
         [True, False],
     ),
     "WINDOW": (lambda: by_window(np.arange(13.0))[-1], 5.5),
-    "NEAR": (lambda: [slower._running_median(_block(each)).sum() for each in (2, 3)], [0.0, 3.0]),
+    "NEAR": (lambda: [windows._running_median(_block(each)).sum() for each in (2, 3)], [0.0, 3.0]),
     "ASSUMED_MS_PER_BYTE": (lambda: _sizes(*[(1000, 5.0)] * 9).ms_per_byte, 1e-5),
     "SMALL_COUNT": (lambda: [_sizes(*[(1000, 5.0)] * each) is not None for each in (7, 8)], [False, True]),
     "SMALL_BYTES": (

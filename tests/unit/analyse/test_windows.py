@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.analyse.checks import data_wait, exposed_communication, late_rank
+from pyddpdiag.analyse.checks import late_rank, waits
+from pyddpdiag.analyse.episodes import lateness
 from pyddpdiag.analyse.exposure import exposure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.late_ranks import late_ranks
-from pyddpdiag.analyse.lateness import lateness
 from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.usage import UsageMatrix
@@ -48,14 +48,14 @@ def over(steps: int, *parts: tuple[int, int]) -> Float64:
 )
 def test_stretches_are_found_to_the_step(parts: list[tuple[int, int]], said: str) -> None:
     found = stretches(over(120, *parts))
-    assert found is not None and found.words(np.arange(120)) == said
+    assert found is not None and found.words(np.arange(120)) == f" {said}"
 
 
 def test_noise_beside_a_stretch_is_no_part_of_it() -> None:
     excess = over(120, (40, 80)) * 50.0
     excess[36:40] = excess[80:83] = 0.5
     found = stretches(excess)
-    assert found is not None and found.words(np.arange(120)) == "in steps 40 to 79"
+    assert found is not None and found.words(np.arange(120)) == " in steps 40 to 79"
 
 
 def test_a_stretch_is_longer_than_chance_makes_it() -> None:
@@ -237,7 +237,7 @@ def looked_at(steps: StepMatrix) -> Iterable[Finding]:
             buckets=(),
         ),
     )
-    for check in (late_rank.CHECK, data_wait.CHECK, exposed_communication.CHECKS[1]):
+    for check in (late_rank.CHECK, waits.CHECKS[0], waits.CHECKS[3]):
         yield from check.look(view)
 
 

@@ -14,8 +14,8 @@ from support.images import make_folder
 
 from pyddpdiag.bench.cases import MODELS
 from pyddpdiag.errors import DataError, TrainError, UsageError
-from pyddpdiag.workloads import workload as module
 from pyddpdiag.workloads import fixed, networks
+from pyddpdiag.workloads import workload as module
 from pyddpdiag.workloads.archs import ARCHS, TRAINED, arch_of
 from pyddpdiag.workloads.fixed import fixed_batch
 from pyddpdiag.workloads.images import ImageSamples, find_images

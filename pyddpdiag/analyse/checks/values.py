@@ -1,28 +1,154 @@
-"""The weights of the ranks differ: DDP averages gradients and never looks at weights."""
+"""The values themselves: gradients that are not finite, sums and weights that differ between ranks."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.fingerprints import Compared
-from pyddpdiag.analyse.lines import Where
+from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets
+from pyddpdiag.analyse.grouped import Bool, Int64
 from pyddpdiag.analyse.settings import odd_ones, optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import count, listed, ranks, verb
+
+
+def _gradients(view: RunView) -> Iterator[Finding]:
+    yield from _non_finite(view)
+    yield from _different_sums(view)
+
+
+def _non_finite(view: RunView) -> Iterator[Finding]:
+    """The rank whose gradient was not finite first; the others get it with the next step's weights."""
+    watched = view.watched
+    bad = np.flatnonzero(watched.non_finite > 0)
+    if not len(bad):
+        return
+    step = int(watched.step[bad].min())
+    first = bad[watched.step[bad] == step]
+    blamed = sorted(set(watched.rank[first].tolist()))
+    clean = _last_looked_at(watched, step)
+    # The step before was seen, and no rank had any: these ranks made them themselves. So did they if some
+    # rank's is finite now: it would have got them with the weights.
+    finite = set(watched.rank[watched.step == step].tolist()) - set(blamed)
+    # A rank whose records are not here may have had them first.
+    seen_before = clean == step - 1 and view.run.is_whole
+    own = seen_before or bool(finite) or step == 0 or view.run.world_size == 1
+    mine = int(first[watched.rank[first] == blamed[0]][0])
+    values = int(watched.non_finite[first[watched.rank[first] == blamed[0]]].sum())
+    parameter = view.names.parameter(int(watched.module[mine]), int(watched.parameter[mine]))
+    where = f", first in '{parameter}'" if parameter else ""
+    if own:
+        message = (
+            f"{ranks(blamed)} put gradients that are not finite into step "
+            f"{step} (rank {blamed[0]}: {count(values, 'value')}{where}); the averages are not finite either."
+        )
+        advice = "Look at that rank's batch and loss in this step."
+        if len(blamed) > 1:
+            advice = "More than one rank makes them by itself: look at the loss and the learning rate."
+    else:
+        unread = any(trace.older for trace in view.run.ranks)
+        if clean is not None:
+            since = f"in step {clean} none had any"
+        else:
+            since = "records of earlier steps were not read" if unread else "no earlier step was watched"
+        message = (
+            f"gradients are not finite on {ranks(blamed)} in step {step}: which rank had them first is unknown "
+            f"({since}, and the average spreads them to all)."
+        )
+        advice = (
+            f"{view.advice.recorder('statistics_interval=1')} watches every pass and names the rank the next time; "
+            'sentinel="raise" stops the run there.'
+        )
+        if unread and clean is None:
+            advice = "pyddpdiag report --memory 0 reads all records."
+    yield Finding(
+        kind="non_finite_gradient",
+        severity="error",
+        message=message,
+        confidence="certain",
+        rank=blamed[0] if own and len(blamed) == 1 else None,
+        bucket=view.names.bucket(int(watched.reference[mine])),
+        parameter=parameter,
+        since_step=step,
+        evidence={
+            "step": step,
+            "values": values,
+            "ranks": len(blamed),
+            "ranks_finite": len(finite),
+            "last_finite_step": clean,
+        },
+        change_mind="A gradient scaler makes infinities on purpose while it looks for its scale, and skips the step.",
+        advice=advice,
+    )
+
+
+def _last_looked_at(watched: WatchedBuckets, before: int) -> int | None:
+    """The last step before that one in which somebody looked on every rank; None: there is none."""
+    earlier = watched.step < before
+    ranks, steps = watched.rank[earlier], watched.step[earlier]
+    by_rank = [set(steps[ranks == rank].tolist()) for rank in np.unique(watched.rank)]
+    return max(set.intersection(*by_rank), default=None) if by_rank else None
+
+
+def _different_sums(view: RunView) -> Iterator[Finding]:
+    """All-reduces after which the ranks hold different bits."""
+    watched = view.watched
+    sums: dict[tuple[int, int], dict[int, int]] = {}
+    spoiled: set[tuple[int, int]] = set()
+    about: dict[tuple[int, int], int] = {}
+    for row in np.flatnonzero(watched.checksum != 0).tolist():
+        key = int(watched.group[row]), int(watched.sequence[row])
+        sums.setdefault(key, {})[int(watched.rank[row])] = int(watched.checksum[row])
+        about.setdefault(key, row)
+        if watched.non_finite[row]:
+            # The bits of a resulting NaN may depend on the order of the additions.
+            spoiled.add(key)
+    different = [key for key, values in sums.items() if len(set(values.values())) > 1 and key not in spoiled]
+    if not different:
+        return
+    key = min(different, key=lambda key: (int(watched.step[about[key]]), key[1]))
+    step = int(watched.step[about[key]])
+    bucket = view.names.bucket(int(watched.reference[about[key]]))
+    odd = odd_ones(sums[key])
+    blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
+    yield Finding(
+        kind="different_sums",
+        severity="error",
+        message=f"after {count(len(different), 'all-reduce')} the ranks held different gradients, first in step "
+        f"{step} (bucket {bucket}){blame}. Their models drift apart.",
+        confidence="certain",
+        rank=culprit(odd),
+        bucket=bucket,
+        since_step=step,
+        evidence={"all_reduces": len(different), "compared": len(sums), "step": step, "sequence": key[1]},
+        change_mind="The traces belong to different runs.",
+        advice="A rank that skips an all-reduce, or calls another one of the same size, shifts all that follow. "
+        + view.advice.recorder('sentinel="raise"')
+        + " stops at the first such step and names it.",
+    )
+
 
 _BEFORE: Final = (
     "Load checkpoints and change weights before DistributedDataParallel(...), which sends rank 0's to all."
 )
 
 
-def _look(view: RunView) -> Iterator[Finding]:
+class _Own(NamedTuple):
+    """What one rank alone did: the line, and when it was there."""
+
+    rank: int
+    line: str
+    when: str
+    facts: Mapping[str, float | int | str | None]
+
+
+def _weights(view: RunView) -> Iterator[Finding]:
     compared = view.weights.of_modules(_same_everywhere(view))
     differs = compared.differs
     if not differs.any() or max(_times_equal_again(compared), _times_restored(view, compared)) >= TWICE:
@@ -42,13 +168,12 @@ def _look(view: RunView) -> Iterator[Finding]:
         for place, rank in enumerate(compared.ranks)
         if compared.bits[widest, place]
     }
-    # What rounds otherwise is no line of the script.
-    where = None if rounding else _between(view, compared, odd, equal, int(compared.step[first]))
-    meanwhile = f". In between, rank {where[0]} alone was at {where[1]}" if where is not None else ""
-    started = _at_start(view) if where is None and equal is None and not rounding else None
-    why, advice = _why(view, steps, equal, where)
-    if started is not None:
-        meanwhile = f". Before its first pass, rank {started[0]} alone was at {started[1]}"
+    own = None
+    if not rounding:  # what rounds otherwise is no line of the script
+        own = _between(view, compared, odd, equal, int(compared.step[first]))
+        own = own or (_at_start(view) if equal is None else None)
+    meanwhile = f". {own.when}, rank {own.rank} alone was at {own.line}" if own else ""
+    why, advice = _why(view, steps, equal, own)
     blame = f"; {ranks(odd)} {verb(odd, 'differs', 'differ')} from the rest" if odd else ""
     at = int(compared.step[first])
     since = f"already in step {at}, when they were first compared"
@@ -67,7 +192,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         parameter=names[0],
         since_step=int(compared.step[first]),
         until_step=until,
-        where=str(where[1]) if where is not None else started[1] if started is not None else None,
+        where=own.line if own else None,
         evidence={
             "comparisons": len(compared),
             "comparisons_different": len(bad),
@@ -75,7 +200,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "last_equal_step": equal,
             **{f"optimizer_steps_rank_{rank}": made for rank, made in list(steps.items())[:8]},
             "norm_difference": float(compared.gap[bad].max()),
-            **(where[1].facts if where is not None else {}),
+            **(own.facts if own else {}),
             **{f"norm_rank_{rank}": norm for rank, norm in list(norms.items())[:8]},
         },
         change_mind="The ranks train apart on purpose and average their weights now and then (local SGD); or "
@@ -96,8 +221,8 @@ def _same_everywhere(view: RunView) -> list[int]:
 
 def _between(
     view: RunView, compared: Compared, odd: Sequence[int], equal: int | None, first: int
-) -> tuple[int, Where] | None:
-    """The rank that alone did something of its own after the weights were last seen equal, and the line.
+) -> _Own | None:
+    """What one rank alone did after the weights were last seen equal, and the line.
 
     None where a rank was not looked at: it may have done the same.
     """
@@ -107,11 +232,14 @@ def _between(
     found = [
         (rank, where) for rank in suspects if (where := view.lines.only_of(rank, equal, first)) is not None
     ]
-    return found[0] if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    ((rank, where),) = found
+    return _Own(rank, str(where), "In between", where.facts)
 
 
-def _at_start(view: RunView) -> tuple[int, str] | None:
-    """The only rank that did something of its own between its module and the first pass, and the line; None: not so."""
+def _at_start(view: RunView) -> _Own | None:
+    """What one rank alone did between its module and the first pass; None: there is no such rank."""
     looked_at = [rank for rank, one in view.sidecars.items() if "after_module_seen_ns" in one.start_up]
     if len(looked_at) < view.run.world_size:
         return None
@@ -122,7 +250,7 @@ def _at_start(view: RunView) -> tuple[int, str] | None:
     for rank, (line, spent) in lines.items():
         others = [each for other, each in lines.items() if other != rank]
         if spent >= 1e6 * STANDS_MS and all(each != line and ns < spent / 2 for each, ns in others):
-            return rank, line
+            return _Own(rank, line, "Before its first pass", {})
     return None
 
 
@@ -136,9 +264,7 @@ def _optimizer_steps(view: RunView) -> dict[int, int]:
     return made if known and max(made.values()) - min(made.values()) > 1 else {}
 
 
-def _why(
-    view: RunView, steps: dict[int, int], equal: int | None, where: tuple[int, Where] | None
-) -> tuple[str, str]:
+def _why(view: RunView, steps: dict[int, int], equal: int | None, own: _Own | None) -> tuple[str, str]:
     """What is known to have made them differ, and what to do."""
 
     def by_rank(values: dict[int, str] | dict[int, int]) -> str:
@@ -163,7 +289,7 @@ def _why(
         )
     if equal is None:
         return said, _BEFORE
-    look = f"Look at {where[1]}, where rank {where[0]} alone was. " if where is not None else ""
+    look = f"Look at {own.line}, where rank {own.rank} alone was. " if own else ""
     # DDP has made them equal, so to load the same again mends nothing.
     return said, (
         f"{look}They were equal until step {equal}, so what changed them comes after that, on each rank by itself: "
@@ -221,9 +347,7 @@ def _until(compared: Compared, last: int) -> int | None:
     return int(compared.step[last]) if later.any() else None
 
 
-def _equal_before(
-    compared: Compared, first: int, bad: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> int | None:
+def _equal_before(compared: Compared, first: int, bad: Int64) -> int | None:
     """The last step in which the first parameter that differs was still equal, or else another one that differs later;
     None: none was.
 
@@ -240,7 +364,7 @@ def _equal_before(
     return None
 
 
-def _of_parameter(compared: Compared, row: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _of_parameter(compared: Compared, row: int) -> Bool:
     return np.asarray(
         (compared.group == compared.group[row])
         & (compared.module == compared.module[row])
@@ -253,5 +377,8 @@ def _name(view: RunView, compared: Compared, row: int) -> str:
     return view.names.parameter(int(compared.module[row]), index) or f"parameter {index}"
 
 
-CHECK = Check(("different_weights",), _look, rests_on="records")
-"""Sums that differ, and parameters that are not reduced, make weights differ: these are the cause then."""
+CHECKS = (
+    Check(("non_finite_gradient", "different_sums"), _gradients, rests_on="records"),
+    # Sums that differ, and parameters that are not reduced, make weights differ: these are the cause then.
+    Check(("different_weights",), _weights, rests_on="records"),
+)
