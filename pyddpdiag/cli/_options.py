@@ -187,7 +187,7 @@ def cures_given(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"lanes": lanes_of(given["lanes"])}
 
 
-def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:
+def lanes_of(text: str | None) -> tuple[str, ...]:
     """The lanes in NAME,NAME or NAME=MBIT,NAME=MBIT, each over an interface that this machine has; None: none.
 
     Raises:
@@ -199,7 +199,7 @@ def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:
     if text is None:
         return ()
     names = tuple(text.split(","))
-    interfaces.check(tuple(lane.interface for lane in lanes.parse(names)), f"from {option}")
+    interfaces.check(tuple(lane.interface for lane in lanes.parse(names)), "from --lanes")
     return names
 
 

@@ -156,8 +156,10 @@ def _died_before(case: Case, guilty: Sequence[RankLog]) -> bool:
 
 def _death(case: Case) -> LogVerdict | None:
     end, death = case.first, case.death
-    if end is None or death is None or death.role is not Role.CAUSE or _only_an_aborted_victim(case, end):
+    if end is None or death is None or death.role is not Role.CAUSE:
         return None
+    if end.code == -6 and case.by(Role.VICTIM):
+        return None  # Gloo aborts a process that lost another one, too
     if death.kind == "rank_killed":
         # The system says why, where it says anything.
         death = next((one for one in case.outside if one.kind == "out_of_memory"), death)
@@ -167,11 +169,6 @@ def _death(case: Case) -> LogVerdict | None:
 
 def _named(end: End) -> tuple[str, ...]:
     return (end.who,) if end.who else ()
-
-
-def _only_an_aborted_victim(case: Case, end: End) -> bool:
-    """Gloo aborts a process that lost another one, too."""
-    return end.code == -6 and bool(case.by(Role.VICTIM))
 
 
 def _soft_fact(case: Case) -> LogVerdict | None:

@@ -262,13 +262,13 @@ def _heed(hellos: list[Hello]) -> None:
             raise RendezvousError(f"rank {hello.rank} cannot start: {clean(hello.problem)}")
 
 
-def tidy(path: Path, timeout_s: float = 1.0) -> None:
+def tidy(path: Path) -> None:
     """Removes the file after a successful run, if torch's last store has not done so.
 
     The store doesn't while anything in any rank still holds the process group. A failure here is harmless:
     the next run at this place finds only dead ranks in the file.
     """
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + 1.0
     while path.exists() and time.monotonic() < end:
         time.sleep(0.05)
     with suppress(OSError):  # on Windows, a rank that still has it open
