@@ -96,10 +96,8 @@ def test_another_torch_than_the_wheels_is_reported_and_the_line_installs_the_rig
     }
     paste(native["lines"], ["true"], {**variables, **pip_variables}, tmp_path)
     after = checks(variables)
-    assert (after["native module"]["status"], after["native module"]["text"]) == (
-        "pass",
-        f"built for torch {needs}",
-    )
+    seen = (after["native module"]["status"], after["native module"]["text"])
+    assert seen == ("pass", f"built for torch {needs}")
 
 
 def test_a_torch_whose_libraries_do_not_load_is_explained(tmp_path: Path) -> None:

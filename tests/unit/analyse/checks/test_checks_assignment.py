@@ -78,11 +78,8 @@ def test_no_cap_is_advised_where_one_parameter_is_nearly_all(tmp_path: Path, cap
         [[2, 1, 0]],
         cap_mb=cap_mb,
     )
-    assert (found.kind, found.parameter, found.evidence["bucket_cap_mb"]) == (
-        "single_bucket",
-        "emb.weight",
-        None,
-    )
+    seen = (found.kind, found.parameter, found.evidence["bucket_cap_mb"])
+    assert seen == ("single_bucket", "emb.weight", None)
     assert (
         f"parameter 'emb.weight' alone is {size(4 * prod(TABLE))} of 61.6 MB, and DDP does not split a parameter"
         in found.message
