@@ -16,15 +16,13 @@ class Report:
     """A log, and what is right.
 
     Attributes:
-        source: the public report.
-        situation: what had happened.
+        told: the public report, and what had happened.
         logs: by the names of files.
         kind: of the message that decides.
         culprits: whom to name; None where nobody can be named.
     """
 
-    source: str
-    situation: str
+    told: str
     logs: dict[str, str]
     kind: str
     culprits: tuple[str, ...] = ()

@@ -26,11 +26,9 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ),
     (
         "unused_parameters",
-        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new "
-        "one. This error "
-        "indicates that your module has parameters that were not used in producing loss.\nParameter "
-        "indices which did "
-        "not receive grad for rank 0: 2 3",
+        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. "
+        "This error indicates that your module has parameters that were not used in producing "
+        "loss.\nParameter indices which did not receive grad for rank 0: 2 3",
         {},
     ),
     (
@@ -60,8 +58,7 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     (
         "peer_gone",
         "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:5534: Connection "
-        "reset by peer. This "
-        "is typically caused by a remote worker hanging or bugs in the application.",
+        "reset by peer. This is typically caused by a remote worker hanging or bugs in the application.",
         {"address": "127.0.0.1", "port": "5534"},
     ),
     (
@@ -72,8 +69,7 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     (
         "store_without_libuv",
         "torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv "
-        "support, run with "
-        "USE_LIBUV=0 to disable it.",
+        "support, run with USE_LIBUV=0 to disable it.",
         {},
     ),
     ("transport_missing", "RuntimeError: makeDeviceForHostname(): unsupported gloo device", {}),
@@ -81,8 +77,7 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     (
         "port_in_use",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
-        "address. port: "
-        "29714, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        "address. port: 29714, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
         {"port": "29714"},
     ),
     (
@@ -106,31 +101,27 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ),
     (
         "name_unresolved",
-        "[W socket.cpp:697] [c10d] The IPv6 network addresses of (master-0, 29500) cannot be retrieved "
-        "(gai error: -2 - Name "
-        "or service not known).",
+        "[W socket.cpp:697] [c10d] The IPv6 network addresses of (master-0, 29500) cannot be retrieved (gai "
+        "error: -2 - Name or service not known).",
         {"name": "master-0", "port": "29500"},
     ),
     ("name_unresolved", "socket.gaierror: [Errno 11001] getaddrinfo failed", {}),
     (
         "address_link_local",
         "[W socket.cpp:601] [c10d] The client socket has failed to connect to "
-        "[fe80::42:acff:fe11:2%eth0]:29500 (errno: 22 - "
-        "Invalid argument).",
+        "[fe80::42:acff:fe11:2%eth0]:29500 (errno: 22 - Invalid argument).",
         {"address": "fe80::42:acff:fe11:2%eth0"},
     ),
     (
         "models_differ",
-        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 "
-        "has inconsistent 0 "
-        "params.",
+        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has "
+        "inconsistent 0 params.",
         {"rank": "0", "other": "1"},
     ),
     (
         "models_differ",
-        "RuntimeError: [1]: params[0] in this process with sizes [5, 4] appears not to match sizes of "
-        "the same param in "
-        "process 0.",
+        "RuntimeError: [1]: params[0] in this process with sizes [5, 4] appears not to match sizes of the "
+        "same param in process 0.",
         {},
     ),
     (
@@ -146,9 +137,8 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ),
     (
         "interface_unknown",
-        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != "
-        "nullptr. Unable to find "
-        "address for: ^docker",
+        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != nullptr. "
+        "Unable to find address for: ^docker",
         {"interface": "^docker"},
     ),
     (
@@ -197,15 +187,13 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     (
         "one_thread",
         "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your "
-        "system being "
-        "overloaded",
+        "system being overloaded",
         {},
     ),
     (
         "receive_timeout",
         "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv "
-        "operation to "
-        "complete",
+        "operation to complete",
         {"timeout_ms": "1800000", "what": "recv"},
     ),
     ("receive_timeout", "RuntimeError: [pair.cc:583] Application timeout caused pair closure", {}),
@@ -251,9 +239,8 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ("torch_missing", "ModuleNotFoundError: No module named 'torch'", {}),
     (
         "environment_incomplete",
-        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable "
-        "RANK expected, but "
-        "not set",
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+        "expected, but not set",
         {"name": "RANK"},
     ),
     ("wrong_device", "RuntimeError: No backend type associated with device type cpu", {"device": "cpu"}),
@@ -276,9 +263,8 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
     ("out_of_memory", "[123.4] Out of memory: Killed process 4711 (python)", {}),
     (
         "store_refused",
-        "[W socket.cpp:601] [c10d] The client socket has failed to connect to [10.0.0.1]:29500 (errno: "
-        "111 - Connection "
-        "refused).",
+        "[W socket.cpp:601] [c10d] The client socket has failed to connect to [10.0.0.1]:29500 (errno: 111 - "
+        "Connection refused).",
         {},
     ),
 ]
