@@ -51,7 +51,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("kind", "lookalike"), [(one[0], one[3]) for one in SEEN_WITH_LOOKALIKES])
+@pytest.mark.parametrize(("kind", "lookalike"), [(one.kind, one.lookalike) for one in SEEN_WITH_LOOKALIKES])
 def test_what_only_looks_alike_is_not_recognised(kind: str, lookalike: str) -> None:
     assert not explain(lookalike).known, kind
 
@@ -133,5 +133,5 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("shell", Shell)
 def test_each_has_a_line_to_paste_on_each_system(shell: Shell) -> None:
-    for kind, text, _, _ in SEEN_WITH_LOOKALIKES:
+    for kind, text, *_ in SEEN_WITH_LOOKALIKES:
         assert bool(explain(text, lines_for=shell).lines) != (shell in ELSEWHERE.get(kind, ())), kind
