@@ -1,7 +1,5 @@
 """Gradients that travel in 16 bits: the stated error bound, equal bits on all ranks, and both ways to register."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrong uses get the right error, with what failed, the rank, and what to do next."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

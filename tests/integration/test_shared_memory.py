@@ -1,7 +1,5 @@
 """Ranks of one host that average their gradients in shared memory."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """GradientReducer in memory that the ranks of one host share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

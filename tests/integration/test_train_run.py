@@ -1,7 +1,5 @@
 """Whole runs of `pyddpdiag train`: what is learned, shown and written."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

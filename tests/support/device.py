@@ -1,7 +1,5 @@
 """The device for tests (tests/device): builds it, loads it, and makes it late."""
 
-from __future__ import annotations
-
 import shutil
 import types
 from pathlib import Path

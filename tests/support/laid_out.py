@@ -1,7 +1,5 @@
 """Runs of two ranks whose buckets are of a given layout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts of logs as people post them: tracebacks, prefixes of ranks, summaries of launchers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SITE = "/opt/venv/lib/python3.11/site-packages"

@@ -1,7 +1,5 @@
 """Thirty public reports of how jobs ended, reworded: only the error messages are as they were printed."""
 
-from __future__ import annotations
-
 from support.public_logs import SITE, VICTIM, Report, prefixed, raised, spawned, torchrun
 
 MINE = "/home/me/fit.py"

@@ -1,7 +1,5 @@
 """Reports of what launchers say, and of how groups are made, reworded as in public_reports."""
 
-from __future__ import annotations
-
 from support.public_logs import SITE, Report, prefixed, raised
 
 MINE = "/home/me/fit.py"

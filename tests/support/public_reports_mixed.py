@@ -1,7 +1,5 @@
 """Reports of mixed logs, older versions and frameworks, reworded as in public_reports."""
 
-from __future__ import annotations
-
 from support.public_logs import SITE, VICTIM, Report, prefixed, raised, torchrun
 
 MINE = "/home/me/fit.py"

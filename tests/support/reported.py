@@ -1,7 +1,5 @@
 """What the reports on runs say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

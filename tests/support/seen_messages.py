@@ -1,7 +1,5 @@
 """Messages as they are printed, each with an innocent look-alike."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Names, other collectives, errors, operations in flight, gaps and mismatches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.reported import report_of

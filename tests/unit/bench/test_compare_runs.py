@@ -1,7 +1,5 @@
 """Comparing recorded runs: what changed, and what did not."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The race of a trial in virtual time, on steps that a test makes up: no cure is measured here."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

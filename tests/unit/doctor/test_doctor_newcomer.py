@@ -1,7 +1,5 @@
 """The doctor as the first thing that a newcomer runs: torch is another one, does not load, or Windows lacks its C++."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A script sees no difference in a DistributedDataParallel that is watched. With torch's own, in a group of one."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

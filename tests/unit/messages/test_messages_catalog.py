@@ -1,7 +1,5 @@
 """Each message that people meet is recognised, also in the words of systems, and distinguished from its likes."""
 
-from __future__ import annotations
-
 import pytest
 from support.seen_messages import SEEN_WITH_LOOKALIKES, Seen
 

@@ -1,7 +1,5 @@
 """Several ranks' logs, made and from public reports: the one to blame is named, its victims are called so."""
 
-from __future__ import annotations
-
 import pytest
 from support import public_reports, public_reports_launchers, public_reports_mixed
 from support.public_logs import Report

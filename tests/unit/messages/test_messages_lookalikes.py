@@ -1,7 +1,5 @@
 """What looks like a known message, and is none: in a line, and in the logs of jobs that are well or fail otherwise."""
 
-from __future__ import annotations
-
 import pytest
 from support.public_logs import SITE, raised
 from support.seen_messages import SEEN_WITH_LOOKALIKES

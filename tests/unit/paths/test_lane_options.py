@@ -1,7 +1,5 @@
 """Interfaces that carry parts of a bucket at once: what a user may ask for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Plans from written runs whose every time is known."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One optimizer as it steps: its settings and state, its learning rate, and what schedules that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

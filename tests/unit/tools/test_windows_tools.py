@@ -1,7 +1,5 @@
 """The tools that check for Windows from elsewhere: what they read out of DLLs and make of signatures."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

@@ -1,7 +1,5 @@
 """Words that say nothing to a newcomer stay out of names and texts. Where a word means what it says, it may stay."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

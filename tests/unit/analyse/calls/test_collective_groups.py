@@ -1,7 +1,5 @@
 """Other collectives by process group, paired over the ranks that meet in them."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Advice about buckets where the parameters' sizes are known: DDP splits no parameter, whatever the cap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What goes on between steps and epochs: a rank that works alone, all ranks that pause."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The bucket layout as the cause of exposed communication, and settings that differ between ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

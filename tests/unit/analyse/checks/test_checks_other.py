@@ -1,7 +1,5 @@
 """Collectives other than buckets: what they take of a step, and gradient accumulation in the table of ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Ranks that train on the same data, and innocent trainings that look like it, from written traces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

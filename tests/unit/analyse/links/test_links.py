@@ -1,7 +1,5 @@
 """From readings of connections to links between ranks."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable
