@@ -14,13 +14,13 @@ class Report:
     """A log, and what is right.
 
     Attributes:
-        told: the public report, and what had happened.
+        about: the public report, and what had happened.
         logs: by the names of files.
         kind: of the message that decides.
         culprits: whom to name; None where nobody can be named.
     """
 
-    told: str
+    about: str
     logs: dict[str, str]
     kind: str
     culprits: tuple[str, ...] = ()

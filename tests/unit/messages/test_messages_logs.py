@@ -94,7 +94,7 @@ def test_nothing_known_is_said() -> None:
 REPORTS = public_reports.REPORTS + public_reports_launchers.REPORTS + public_reports_mixed.REPORTS
 
 
-@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.told.partition(": ")[0])
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.about.partition(": ")[0])
 def test_the_first_line_is_right(report: Report) -> None:
     verdict = read(report.logs, lines_for=Shell.POSIX)
     assert (verdict.explanation.kind, verdict.culprits) == (report.kind, report.culprits), verdict.sentence
@@ -102,5 +102,5 @@ def test_the_first_line_is_right(report: Report) -> None:
 
 def test_they_are_of_different_kinds() -> None:
     assert len(public_reports.REPORTS) == 30
-    sources, situations = zip(*(report.told.split(": ", 1) for report in REPORTS), strict=True)
+    sources, situations = zip(*(report.about.split(": ", 1) for report in REPORTS), strict=True)
     assert len(set(sources)) == len(set(situations)) == len(REPORTS)
