@@ -85,9 +85,3 @@ def write(
                 )
         now = end
     return list(report_of(writers, folder).verdict.findings)
-
-
-def number(finding: Finding, name: str) -> float:
-    value = finding.evidence[name]
-    assert isinstance(value, (int, float))
-    return value

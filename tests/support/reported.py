@@ -19,3 +19,10 @@ def report_of(writers: Iterable[RankWriter], folder: Path) -> RunReport:
     for writer in writers:
         writer.write(folder)
     return load_report(folder)
+
+
+def number(finding: Finding, name: str) -> float:
+    """What a finding's evidence counts or measures."""
+    value = finding.evidence[name]
+    assert isinstance(value, (int, float))
+    return value

@@ -5,7 +5,8 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from support.laid_out import MB, number, write
+from support.laid_out import MB, write
+from support.reported import number
 from support.trace_writer import GROUP
 
 from pyddpdiag.analyse.assignment import assignment
