@@ -44,7 +44,7 @@ def build(folder: Path) -> Path:
 
 
 def _run(*command: str) -> None:
-    done = ran(*command)
+    done = ran(*command, timeout_s=300)
     assert done.returncode == 0, done.stderr
 
 
