@@ -1,7 +1,5 @@
 """The tests import the installed package where the tree has no native module, and no test has a time to keep."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

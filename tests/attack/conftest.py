@@ -1,7 +1,5 @@
 """The attacks in long form: `python3 dev.py attack`. What they came to is printed at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files that would cost much: the time and memory of the report on each, in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Mutated traces and sidecars, many of them. A failure names the case; `attack(..., seed=case)` repeats it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Averaging in shared memory, attacked at length: ranks killed while they train, and trainings on a loaded machine."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The writer, attacked at length: killed while it writes and while it begins, and closed while it trains."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

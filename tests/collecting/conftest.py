@@ -3,8 +3,6 @@
 Each is skipped, with the reason, where its server or client is not installed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

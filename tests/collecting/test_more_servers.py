@@ -1,7 +1,5 @@
 """Real runs to servers that speak Google's, Microsoft's and Windows' protocols: emulators, and Samba."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Ray Train's torch backend, recorded by the line of docs/schedulers.md and by a `Recorder` of its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

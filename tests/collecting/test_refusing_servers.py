@@ -4,8 +4,6 @@ A report says so in one message. A training whose traces are refused is not begu
 its traces are kept here.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Traces to and from real servers: one that speaks S3, and sshd for sftp. `python3 dev.py collecting` runs this."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import subprocess

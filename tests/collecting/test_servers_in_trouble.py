@@ -1,7 +1,5 @@
 """Servers that end and come back while a run goes on, and servers whose disk is full: sshd for sftp, and Samba."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import signal

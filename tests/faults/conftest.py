@@ -1,7 +1,5 @@
 """The fault bed: what its tests need of the machine, and that a machine which promised it cannot skip them."""
 
-from __future__ import annotations
-
 import pytest
 from support.links import why_not
 from support.promised import need

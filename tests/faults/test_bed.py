@@ -3,8 +3,6 @@
 `python3 dev.py accuracy` is the long form: it also injects what only figures tell, and counts.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

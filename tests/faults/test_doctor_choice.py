@@ -1,7 +1,5 @@
 """Which address Gloo takes on a host with several: predicted, and then seen; and mended where it is a bad one."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

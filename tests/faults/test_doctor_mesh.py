@@ -1,7 +1,5 @@
 """Every fault between two real hosts that a mesh check is for: found, named, and mended by the lines to paste."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Buckets over two links at once: faster than either, and one clear error where one link goes down."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

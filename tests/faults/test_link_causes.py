@@ -1,7 +1,5 @@
 """A training between two hosts over links with a fault: the report names the cause and the link."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Machines that share nothing but a network: their traces make one report, and one that is lost is told."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A machine that promised something fails the tests that miss it."""
 
-from __future__ import annotations
-
 import pytest
 from support.promised import need
 

@@ -1,7 +1,5 @@
 """The race of interfaces between two hosts over links of chosen rates: the truly faster one wins, or none does."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A network that carries nothing any more: the report says so afterwards, as a look at the run had said."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

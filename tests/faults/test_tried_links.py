@@ -1,7 +1,5 @@
 """Trials of cures over shaped links: what they find there, and on which of two interfaces."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What tests of several files ask for."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

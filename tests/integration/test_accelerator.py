@@ -3,8 +3,6 @@
 Skipped where there is no CUDA device. The ranks share the first one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

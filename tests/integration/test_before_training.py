@@ -1,7 +1,5 @@
 """A rank that hangs before it trains, under `pyddpdiag run`: which one, and its line, meanwhile and afterwards."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import ExitStack
 from pathlib import Path

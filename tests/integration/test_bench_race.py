@@ -1,7 +1,5 @@
 """The race of interfaces between ranks that are started one by one: names that are wrong or do not fit."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sweeps with real ranks: what a result file holds, and that nothing is lost when one ends early."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The programs that sums in shared memory are compared with: each is built, runs round by round, and ends."""
 
-from __future__ import annotations
-
 import pytest
 from harness import programs, sums
 

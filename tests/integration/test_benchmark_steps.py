@@ -1,7 +1,5 @@
 """The benchmarks with real training steps: that their figures are those measured, of what was selected, anywhere."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Buckets in 16 bits whose sums our own kernel adds up: exact bits, the trace, and a rank that dies in the middle."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

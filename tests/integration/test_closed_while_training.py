@@ -1,7 +1,5 @@
 """A recorder that another thread closes while DDP trains. At length: tests/attack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.closing import rounds

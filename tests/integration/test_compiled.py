@@ -1,7 +1,5 @@
 """A recorder on modules that torch.compile compiles."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

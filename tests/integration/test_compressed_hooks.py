@@ -1,7 +1,5 @@
 """Gradients that travel in 16 bits: the stated error bound, equal bits on all ranks, and both ways to register."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any
@@ -174,7 +172,7 @@ def _changing_job(rank: int, _: int, folder: str) -> None:
     hooks = list(HOOKS.values())
     step = 0
     with pyddpdiag.Recorder(folder, capacity_mb=1) as recorder:
-        # A lambda: DDP takes no strings for annotations.
+        # A lambda has no annotations, of which DDP takes few.
         ddp.register_comm_hook(recorder, lambda state, bucket: hooks[step % 2](state, bucket))
         for step in range(4):
             ddp(batch(rank, step, torch.float32)).square().mean().backward()

@@ -1,7 +1,5 @@
 """Anomaly detection that was left on, with what it costs; and a training that has looked for its error already."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

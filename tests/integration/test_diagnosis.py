@@ -1,7 +1,5 @@
 """Faults in real training runs that leave no error behind: the report names the rank and the step."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Literal

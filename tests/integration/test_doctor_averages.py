@@ -1,7 +1,5 @@
 """Whether this torch's Gloo averages in a reduce-scatter, against what the doctor says of its version."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

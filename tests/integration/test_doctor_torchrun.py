@@ -1,7 +1,5 @@
 """`pyddpdiag doctor --mesh` under torchrun, which serves the store itself and gives every rank its place."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a rank's process ended, read from its trace, where the script never closes the recorder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every script in examples/, run as a user runs it: two real ranks each."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

@@ -1,7 +1,5 @@
 """The ranks set up the exchange of 16-bit buckets: one fails or is late, and they do it again."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

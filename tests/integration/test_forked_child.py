@@ -1,7 +1,5 @@
 """A forked child has a copy of its parent's recorder: whatever it does with it, the parent's trace goes on."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

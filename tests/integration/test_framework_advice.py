@@ -1,7 +1,5 @@
 """What is advised in a framework can be typed there: each line runs with the package itself."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Collectives of process groups that reduce no buckets name their group all the same."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

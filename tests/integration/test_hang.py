@@ -1,7 +1,5 @@
 """`pyddpdiag hang` names who holds up a real run of three ranks, from outside and within seconds."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`attach` keeps the bits of plain DDP, a registered hook those of torch's builtin one, at every number of ranks."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from pathlib import Path

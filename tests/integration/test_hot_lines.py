@@ -1,7 +1,5 @@
 """Real trainings of two ranks in which a line outside the training step takes time: the report names it."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Iterator

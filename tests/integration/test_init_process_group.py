@@ -1,7 +1,5 @@
 """`pyddpdiag.init_process_group` in the situations in which torch's own freezes, or fails with another's name."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """DDP's join(divide_by_initial_world_size=False): the sum is divided by the ranks that still have data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A process that is killed as it makes a recorder leaves a whole trace or none. At length: tests/attack."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

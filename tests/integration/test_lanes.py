@@ -1,7 +1,5 @@
 """Buckets in parts over several interfaces: the bits of one all-reduce, one error for all parts, one set-up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

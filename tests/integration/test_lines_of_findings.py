@@ -1,7 +1,5 @@
 """Real trainings whose findings have a line: of the collectives that hold up the steps, and of what failed."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A rank whose memory grows, and one that only fills a cache: what is left, and when it is used up."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A trace of torch.profiler and ours of the same run on one time line: both saw the same all-reduces."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ranks that meet in a process group and then each train a model of their own; and ranks that share one without DDP."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

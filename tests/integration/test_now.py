@@ -1,7 +1,5 @@
 """A run looked at from outside while it runs: the native recorder's clock and process are the reader's."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

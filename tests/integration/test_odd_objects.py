@@ -1,7 +1,5 @@
 """Modules that return unusual objects train as without a recorder, and are pickled as such."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Phases that a program names, from the context manager to the report."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The worker probe: other collectives by name, and starts seen whatever else listens."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A rank is killed or stops calling: the others get an error that says what failed, and the trace has it."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Real trainings in which rank 0 does something alone now and then while the others really wait."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ranks whose job is no training: what it is given, what comes back, and what is reported on the way."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 from functools import partial

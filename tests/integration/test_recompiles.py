@@ -1,7 +1,5 @@
 """Two ranks that torch.compile holds up now and then: the report names it, and not larger inputs."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A recorder is closed on one thread while another is on its way into one of its callbacks."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

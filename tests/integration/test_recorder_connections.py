@@ -1,7 +1,5 @@
 """The recorder's own thread in real ranks: its readings of their connections, its heartbeat and its end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

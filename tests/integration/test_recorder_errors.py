@@ -1,7 +1,5 @@
 """Wrong uses get the right error, with what failed, the rank, and what to do next."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -86,6 +84,11 @@ def _job(rank: int, _: int, folder: str, tiny_disk: str) -> dict[str, Caught | N
         builtin._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
         found["attach after builtin"] = caught(lambda: recorder.attach(builtin))
         found["not DDP"] = caught(lambda: recorder.attach(branches(torch.float32)))  # type: ignore[arg-type]
+        found["hook's mode"] = caught(lambda: recorder.hook(shared_memory="yes"))  # type: ignore[arg-type]
+        parameters = list(branches(torch.float32).parameters())
+        found["reducer's mode"] = caught(
+            lambda: pyddpdiag.GradientReducer(parameters, shared_memory="yes")  # type: ignore[arg-type]
+        )
         # The errors must have left the recorder and the module usable.
         train(ddp, rank, 2)
 
@@ -272,6 +275,8 @@ USAGE = [
     ("statistics interval", "statistics_interval must be", ""),
     ("sentinel", "not 'loud'", ""),
     ("sentinel interval", "sentinel_interval must be from 1", ""),
+    ("hook's mode", "must be 'off', 'auto' or 'require'", ""),
+    ("reducer's mode", "must be 'off', 'auto' or 'require'", ""),
 ]
 
 

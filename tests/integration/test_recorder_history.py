@@ -1,7 +1,5 @@
 """A long run: what the ring has overwritten is left as sums over intervals of steps, and the report tells of it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """`recorder.hook(...)`: the options of `attach`, for programs that register a hook by themselves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A recorder's life: paused on one rank, with uneven inputs, several at once, left to the collector."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

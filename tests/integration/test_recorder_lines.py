@@ -1,7 +1,5 @@
 """A real training in which one rank sleeps in a function of its own: the report names file, line and function."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

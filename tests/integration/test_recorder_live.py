@@ -1,7 +1,5 @@
 """Two processes read a trace while the native recorder writes it from several threads."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the records say: times in order, the right bytes and names, the same numbers on every rank."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from pathlib import Path

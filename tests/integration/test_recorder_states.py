@@ -1,7 +1,5 @@
 """timed_allreduce with torch's own kinds of state: None and a ProcessGroup."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """recorder.steps(): data wait and steps are marked, however the loop ends."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """GradientReducer on real ranks: averages equal to those made by hand, and clear errors."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

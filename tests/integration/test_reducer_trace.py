@@ -1,7 +1,5 @@
 """What a GradientReducer leaves in the trace: buckets, passes and statistics as of DDP, and the sentinel's words."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """GradientReducer whose gradients stay in the buckets: the same bits as without, however they are zeroed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

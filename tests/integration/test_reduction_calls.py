@@ -1,7 +1,5 @@
 """Reductions of the script's own that have the same size and are not the same: Gloo lets them pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

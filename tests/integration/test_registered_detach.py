@@ -1,7 +1,5 @@
 """A module whose hook the script registered itself leaves its recorder and finds another, as an attached one does."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

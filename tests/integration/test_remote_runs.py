@@ -1,7 +1,5 @@
 """Real trainings whose traces go to a URL or to the first machine."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """How real jobs end under `pyddpdiag run`: who is named, with what error and line, and with which exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

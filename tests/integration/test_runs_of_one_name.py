@@ -1,7 +1,5 @@
 """A second run of the same script records beside the first one, in a folder on which its ranks agree."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The lines of docs/schedulers.md for launchers other than SLURM, with the real launchers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

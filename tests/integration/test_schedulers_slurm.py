@@ -1,7 +1,5 @@
 """A real SLURM: whatever its tasks are, ranks or machines, they record into one folder and show one verdict."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The sentinel on real ranks that put NaN in, skip an all-reduce, or hold other memory than they should."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """FSDP and replicate() over Gloo: no buckets of DDP's, and the recorder says what it can."""
 
-from __future__ import annotations
-
 import io
 import time
 from pathlib import Path

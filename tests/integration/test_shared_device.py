@@ -4,8 +4,6 @@ Each stream of it is a thread that does its work in order and late, so that whoe
 values of before.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import time

@@ -1,7 +1,5 @@
 """Several hosts of several ranks each that average their gradients in shared memory and over Gloo."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

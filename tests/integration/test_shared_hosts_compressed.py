@@ -1,7 +1,5 @@
 """Several hosts whose sums travel in 16 bits: the bits, the stated error bound, the trace, and what goes wrong."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from pathlib import Path

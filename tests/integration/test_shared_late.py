@@ -1,7 +1,5 @@
 """A rank that comes after another one has given up: what all ranks brought, or an error, and never another number."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Ranks of one host that average their gradients in shared memory."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -23,7 +21,7 @@ from torch.utils.data import DataLoader
 
 import pyddpdiag
 from pyddpdiag import _native
-from pyddpdiag.errors import ReductionError, UsageError
+from pyddpdiag.errors import ReductionError
 from pyddpdiag.paths import processes, shared_setup
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import read_trace
@@ -261,19 +259,6 @@ def test_a_rank_that_ends_while_it_is_set_up_is_named_soon(tmp_path: Path, seen_
         assert "rank 1 (process " in text, text
         assert "has ended while shared memory was being set up" in text
         assert seconds < 2
-
-
-def _wrong_mode(_: int, __: int, folder: str) -> str:
-    with pyddpdiag.Recorder(f"{folder}/trace", capacity_mb=1) as recorder:
-        try:
-            recorder.hook(shared_memory="yes")  # type: ignore[arg-type]
-        except UsageError as error:
-            return str(error)
-    return ""
-
-
-def test_a_mode_that_does_not_exist(tmp_path: Path) -> None:
-    assert "must be 'off', 'auto' or 'require'" in run_ranks(_wrong_mode, 1, tmp_path, str(tmp_path))[0]
 
 
 def _waited_for(rank: int, ranks: int, folder: str) -> None:

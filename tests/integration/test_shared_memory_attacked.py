@@ -1,7 +1,5 @@
 """Ranks that average in shared memory, killed at random moments and on a loaded machine. At length: tests/attack."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

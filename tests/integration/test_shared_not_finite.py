@@ -1,7 +1,5 @@
 """Gradients that are not finite, found by whichever rank sums them in shared memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GradientReducer in memory that the ranks of one host share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +162,3 @@ def test_ranks_that_differ_in_the_mode_are_reported_at_once(tmp_path: Path) -> N
     for text in run_ranks(_different, 2, tmp_path):
         assert "disagree" in text
         assert "shared_memory" in text
-
-
-def _wrong_mode(_: int, __: int) -> str:
-    with pytest.raises(UsageError) as caught:
-        pyddpdiag.GradientReducer([torch.nn.Parameter(torch.ones(5))], shared_memory="yes")  # type: ignore[arg-type]
-    return str(caught.value)
-
-
-def test_a_mode_that_does_not_exist(tmp_path: Path) -> None:
-    assert "must be 'off', 'auto' or 'require'" in run_ranks(_wrong_mode, 1, tmp_path)[0]

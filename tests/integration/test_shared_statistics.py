@@ -1,7 +1,5 @@
 """Statistics of gradients that are taken by whichever rank sums them in shared memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

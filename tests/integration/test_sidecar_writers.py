@@ -1,7 +1,5 @@
 """The sidecar is written by any thread, and by what interrupts one: always whole, the last word in it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Gloo's own sockets are found in each rank, and what they carry is counted."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 from typing import Any

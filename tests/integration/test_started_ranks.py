@@ -1,7 +1,5 @@
 """Ranks that no torchrun starts: by `pyddpdiag run --nproc`, and by one `pyddpdiag run` for each."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The helper that runs ranks for the other tests."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

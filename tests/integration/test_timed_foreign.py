@@ -1,7 +1,5 @@
 """Probes around hooks that are not ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Somebody cuts a trace short while its rank trains: training goes on to its end, rightly, with a warning."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import signal

@@ -1,7 +1,5 @@
 """A trace tells hosts, paths and a model's structure: only the user who records it may read it."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -1,7 +1,5 @@
 """A writer that is killed at any moment loses nothing it had published. At length: tests/attack."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The article's training: other networks and data, checkpoints and resuming, scripts, machines, scaling."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Ranks that fail, die or get stuck in the middle of real training."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

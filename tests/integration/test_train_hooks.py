@@ -1,7 +1,5 @@
 """The digits with every hook: each learns them, and those that do not round learn them the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Ranks that somebody else starts: by file, by TCP and under torchrun."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

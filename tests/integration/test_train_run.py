@@ -1,7 +1,5 @@
 """Whole runs of `pyddpdiag train`: what is learned, shown and written."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -51,11 +49,8 @@ def test_four_ranks_with_uneven_shares_and_a_summary_in_json(tmp_path: Path) -> 
     assert "17 on the first 2, 16 on others" in done.stderr
     summary = summary_of(done.stdout)
     assert summary["schema_version"] == 1
-    assert (summary["world_size"], summary["hook"], summary["trace"]) == (
-        4,
-        "native+bf16",
-        str(tmp_path / "t"),
-    )
+    seen = (summary["world_size"], summary["hook"], summary["trace"])
+    assert seen == (4, "native+bf16", str(tmp_path / "t"))
     assert [epoch["epoch"] for epoch in summary["epochs"]] == [0, 1, 2, 3]
     assert summary["accuracy"] == summary["epochs"][-1]["accuracy"] > 0.9
     for rank in range(4):

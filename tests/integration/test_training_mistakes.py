@@ -1,7 +1,5 @@
 """Mistakes in real trainings of two ranks: each is found, under every way to record, and nothing else is."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Trials of cures in running trainings: what is found, what is left, and what happens to a rank that dies in one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

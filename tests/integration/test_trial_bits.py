@@ -1,7 +1,5 @@
 """A trial of cures with its defaults: the training's result is that of the untouched script, to the last bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

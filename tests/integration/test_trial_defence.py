@@ -1,7 +1,5 @@
 """What a trial does where it cannot go on, or where weights come apart: it never holds up or ends a healthy run."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`pyddpdiag try` in one run: cures take turns in a script that knows nothing of it, whose result stays the same."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`pyddpdiag try` with scripts of Lightning and of transformers' trainer: cures take turns, and the weights stay."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`pyddpdiag try --restart`: real starts of a script that knows nothing of it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -4,8 +4,6 @@ The long form is `python3 dev.py unchanged`; PYDDPDIAG_SCENARIOS is how many tra
 ranks, PYDDPDIAG_SEED the first seed.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`pyddpdiag run` and `python -m pyddpdiag.attach`: scripts that know nothing of pyddpdiag."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

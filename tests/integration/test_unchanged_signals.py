@@ -1,7 +1,5 @@
 """Signals to `pyddpdiag run`: they reach its command, and no process of it outlives the run."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

@@ -1,7 +1,5 @@
 """Which passes are taken for training in a loop that knows nothing of pyddpdiag."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Groups whose collectives torch does not count."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A rank that has fewer batches than the others: who does, and the line by which they may train on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support import uneven_job

@@ -1,7 +1,5 @@
 """What a recorder notes of the processor at the end of each pass, from real ranks."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import time

@@ -1,7 +1,5 @@
 """Which parameters get a gradient, counted where DDP searches for unused ones, and what the sidecar says of DDP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """`pyddpdiag watch --json` beside a real run: started before it, ended by Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

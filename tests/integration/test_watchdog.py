@@ -1,7 +1,5 @@
 """The recorder's watchdog speaks once per standstill, and leaves the training alone."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fingerprints of weights in a real training: the same weights have the same ones, however often they are taken."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Helpers of the training tests: commands, jobs that fail on purpose, and looking for what is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Sums in shared memory without a module and without a reducer."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 

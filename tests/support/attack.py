@@ -1,7 +1,5 @@
 """Hostile traces and sidecars: sound ones, mutated by a seed. The same for the short tests and the long session."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

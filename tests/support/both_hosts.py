@@ -3,8 +3,6 @@
 python -m support.both_hosts PORT HOST,HOST SCRIPT [ARGUMENTS...]: one rank on each. SIGTERM ends them all.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

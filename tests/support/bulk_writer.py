@@ -1,7 +1,5 @@
 """Many records at once: a large training's traces, written without a loop over records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A rank that trains with DDP while another thread closes its recorder at any moment."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

@@ -1,7 +1,5 @@
 """What the files of a run hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

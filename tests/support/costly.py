@@ -1,7 +1,5 @@
 """Files that would cost much time or memory if they were believed."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

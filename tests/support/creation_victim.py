@@ -1,7 +1,5 @@
 """A process that makes one recorder after the other, until somebody kills it; and what it then left."""
 
-from __future__ import annotations
-
 import random
 import sys
 import time

@@ -1,7 +1,5 @@
 """A run whose processes are gone, as written traces with what they noted of their end."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

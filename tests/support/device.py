@@ -1,7 +1,5 @@
 """The device for tests (tests/device): builds it, loads it, and makes it late."""
 
-from __future__ import annotations
-
 import shutil
 import types
 from pathlib import Path
@@ -46,7 +44,7 @@ def build(folder: Path) -> Path:
 
 
 def _run(*command: str) -> None:
-    done = ran(*command)
+    done = ran(*command, timeout_s=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,7 +1,5 @@
 """Runs `pyddpdiag doctor` as a user does, and pastes what it says into a shell."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -3,8 +3,6 @@
 Under torchrun: `ended_job.py evaluates`. With ranks that it spawns itself: `ended_job.py WAY FOLDER`.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

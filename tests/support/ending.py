@@ -4,8 +4,6 @@ The recorder is never closed. Rank 1 ends as `WAY` says, after as many steps as 
 ends normally.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files that somebody has open, as Windows says it of them, on every system."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Whatever is about its own process (signals to it, its children, how it starts) needs a real start.
 """
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os

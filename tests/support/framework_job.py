@@ -3,8 +3,6 @@
 Arguments: "lightning" or "trainer" (that of transformers), how many steps, and a folder for the weights of each rank.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

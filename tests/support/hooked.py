@@ -1,7 +1,5 @@
 """Training with a recorder in the two ways there are, and short ways to look into its trace."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A generated folder of small images: noise around one colour per class, of several sizes and formats."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

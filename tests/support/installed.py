@@ -4,8 +4,6 @@
 native module unless it was built there.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

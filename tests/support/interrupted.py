@@ -11,8 +11,6 @@ Arguments: how it behaves.
 - "terminal COMMAND": presses Ctrl-C in a terminal in which the command runs.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """Kills `trace_victim` at random moments and holds what it left against what it had counted."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of two ranks whose buckets are of a given layout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -87,9 +85,3 @@ def write(
                 )
         now = end
     return list(report_of(writers, folder).verdict.findings)
-
-
-def number(finding: Finding, name: str) -> float:
-    value = finding.evidence[name]
-    assert isinstance(value, (int, float))
-    return value

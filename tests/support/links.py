@@ -3,8 +3,6 @@
 For tests and benchmarks.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Written traces of processes that really live: to a reader a run of this machine, or of another."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 of ranks that share one in another way. Scripts as they are: nothing here knows of pyddpdiag.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable
 

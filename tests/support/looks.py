@@ -1,7 +1,5 @@
 """The file with looks at a rank's stack, written from docs/trace-format.md and not from the reader."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 

@@ -1,7 +1,5 @@
 """Three machines with a rank each, of which the last is lost in mid-run: the others wait in one bucket to their end."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

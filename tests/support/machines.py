@@ -4,8 +4,6 @@ Each sees its own disk as its working folder, and the others' disks not at all; 
 machine is gone.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

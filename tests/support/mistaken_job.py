@@ -2,8 +2,6 @@
 as they are: nothing here knows of pyddpdiag.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Small models and training steps of the integration tests."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """The clock of this machine as a recorder here names it, for traces that a reader takes for its own."""
 
-from __future__ import annotations
-
 import time
 
 from pyddpdiag.system.clock import clock_identity

@@ -1,7 +1,5 @@
 """Makes ranks of one machine be on several hosts, as far as shared memory goes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Any

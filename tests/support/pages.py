@@ -1,7 +1,5 @@
 """A browser for tests of pages: the Chromium of this machine, driven by Playwright, without any window."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

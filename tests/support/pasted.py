@@ -1,7 +1,5 @@
 """Lines of docs/schedulers.md as a user pastes them: only names of interfaces and ports are put in."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ module with a communication hook of its own and one without, no loader), or "hoo
 without Python's shutdown).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

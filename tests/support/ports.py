@@ -1,7 +1,5 @@
 """TCP ports for tests. A port that is merely free now is given to two tests that run at once, and their ranks meet."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import socket

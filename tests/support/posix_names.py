@@ -1,7 +1,5 @@
 """What Windows lacks of Python's modules, and of the names in two of them."""
 
-from __future__ import annotations
-
 import re
 
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}

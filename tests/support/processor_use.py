@@ -1,7 +1,5 @@
 """Written traces of ranks that use the processor in different ways."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path

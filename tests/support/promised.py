@@ -1,7 +1,5 @@
 """What a machine may lack, and what it has promised to have: PYDDPDIAG_PROMISED holds names, by commas."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

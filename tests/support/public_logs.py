@@ -1,7 +1,5 @@
 """Parts of logs as people post them: tracebacks, prefixes of ranks, summaries of launchers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
@@ -16,15 +14,13 @@ class Report:
     """A log, and what is right.
 
     Attributes:
-        source: the public report.
-        situation: what had happened.
+        about: the public report, and what had happened.
         logs: by the names of files.
         kind: of the message that decides.
         culprits: whom to name; None where nobody can be named.
     """
 
-    source: str
-    situation: str
+    about: str
     logs: dict[str, str]
     kind: str
     culprits: tuple[str, ...] = ()

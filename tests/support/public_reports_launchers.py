@@ -1,22 +1,18 @@
 """Reports of what launchers say, and of how groups are made, reworded as in public_reports."""
 
-from __future__ import annotations
-
 from support.public_logs import SITE, Report, prefixed, raised
 
 MINE = "/home/me/fit.py"
 DS = (
-    "[2026-02-03 13:11:27,879] [INFO] [launch.py:428:sigkill_handler] Killing "
-    "subprocess 13266\n[2026-02-03 13:11:27,885] [ERROR] "
-    "[launch.py:434:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py', "
+    "[2026-02-03 13:11:27,879] [INFO] [launch.py:428:sigkill_handler] Killing subprocess 13266\n[2026-02-03 "
+    "13:11:27,885] [ERROR] [launch.py:434:sigkill_handler] ['/usr/bin/python3', '-u', 'fit.py', "
     "'--local_rank=1', '--zero_stage', '2'] exits with return code = {0}\n"
 )
 MPICH = (
     "=" * 83
     + (
-        "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 9665 "
-        "RUNNING AT node-a\n=   EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n= "
-        "  YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n"
+        "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 9665 RUNNING AT node-a\n=   "
+        "EXIT CODE: 9\n=   CLEANING UP REMAINING PROCESSES\n=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n"
     )
     + "=" * 83
     + (
@@ -25,35 +21,29 @@ MPICH = (
     )
 )
 NCCL = (
-    "torch.distributed.DistBackendError: [{0}] is setting up NCCL communicator "
-    "and retrieving ncclUniqueId from [0] via c10d key-value store by "
-    "store->get('0'), but store->get('0') got error: Connection reset by peer\n. "
-    "This may indicate a possible application crash on rank 0 or a network set "
-    "up issue."
+    "torch.distributed.DistBackendError: [{0}] is setting up NCCL communicator and retrieving ncclUniqueId "
+    "from [0] via c10d key-value store by store->get('0'), but store->get('0') got error: Connection reset "
+    "by peer\n. This may indicate a possible application crash on rank 0 or a network set up issue."
 )
 REPORTS: tuple[Report, ...] = (
     Report(
-        "deepspeedai/DeepSpeed#3232",
-        "DeepSpeed's launcher reports a killed process",
+        "deepspeedai/DeepSpeed#3232: DeepSpeed's launcher reports a killed process",
         {"job.log": DS.format(-9)},
         "rank_killed",
     ),
     Report(
-        "deepspeedai/DeepSpeed#4000",
-        "DeepSpeed's launcher, exit code -7",
+        "deepspeedai/DeepSpeed#4000: DeepSpeed's launcher, exit code -7",
         {"job.log": DS.format(-7)},
         "shared_memory_full",
     ),
     Report(
-        "deepspeedai/DeepSpeed#5302",
-        "DeepSpeed's launcher, exit code 1 and no error",
+        "deepspeedai/DeepSpeed#5302: DeepSpeed's launcher, exit code 1 and no error",
         {"job.log": DS.format(1)},
         "launcher_summary",
     ),
-    Report("openai/jukebox#155", "MPICH reports a killed process", {"job.log": MPICH}, "rank_killed"),
+    Report("openai/jukebox#155: MPICH reports a killed process", {"job.log": MPICH}, "rank_killed"),
     Report(
-        "FedML-AI/FedML#588",
-        "mpirun reports a crash",
+        "FedML-AI/FedML#588: mpirun reports a crash",
         {
             "job.log": (
                 "mpirun noticed that process rank 0 with PID 636 on node fl98 exited on "
@@ -64,8 +54,7 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0",),
     ),
     Report(
-        "facebookresearch/fairseq#2527",
-        "mp.spawn, exit code 17",
+        "facebookresearch/fairseq#2527: mp.spawn, exit code 17",
         {
             "job.log": raised(
                 (
@@ -80,8 +69,7 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0",),
     ),
     Report(
-        "MarvinTeichmann/MultiNet#61",
-        "a launcher's subprocess crashed",
+        "MarvinTeichmann/MultiNet#61: a launcher's subprocess crashed",
         {
             "job.log": raised(
                 (
@@ -94,8 +82,7 @@ REPORTS: tuple[Report, ...] = (
         "rank_crashed",
     ),
     Report(
-        "kohya-ss/sd-scripts#87",
-        "the script's path has a blank",
+        "kohya-ss/sd-scripts#87: the script's path has a blank",
         {
             "job.log": (
                 "C:\\py\\python.exe: can't open file 'C:\\\\Users\\\\My': [Errno 2] No such "
@@ -113,37 +100,32 @@ REPORTS: tuple[Report, ...] = (
         ("job.log",),
     ),
     Report(
-        "vllm-project/vllm#6775",
-        "Ray's workers cannot connect",
+        "vllm-project/vllm#6775: Ray's workers cannot connect",
         {
             "job.log": (
-                "(RayWorkerWrapper pid=22, ip=192.0.2.8) ERROR 07-25 06:51:17 "
-                "worker_base.py:382] RuntimeError: Gloo connectFullMesh failed with "
-                "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error [repeated 12x "
-                "across cluster]\n(RayWorkerWrapper pid=22) [rank7]:[E "
-                "ProcessGroupGloo.cpp:144] Gloo connectFullMesh failed with "
-                "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n"
+                "(RayWorkerWrapper pid=22, ip=192.0.2.8) ERROR 07-25 06:51:17 worker_base.py:382] "
+                "RuntimeError: Gloo connectFullMesh failed with "
+                "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error [repeated 12x across "
+                "cluster]\n(RayWorkerWrapper pid=22) [rank7]:[E ProcessGroupGloo.cpp:144] Gloo "
+                "connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n"
             )
         },
         "full_mesh_failed",
         ("rank 7",),
     ),
     Report(
-        "pytorch/pytorch#30375",
-        "Gloo aborts as it makes its device on two VMs",
+        "pytorch/pytorch#30375: Gloo aborts as it makes its device on two VMs",
         {
             "job.log": (
-                "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  "
-                "what():  [enforce fail at "
-                "/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1\n"
+                "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce "
+                "fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1\n"
             )
         },
         "host_unnamed",
         ("job.log",),
     ),
     Report(
-        "hpcaitech/ColossalAI#2889",
-        "WORLD_SIZE is 0",
+        "hpcaitech/ColossalAI#2889: WORLD_SIZE is 0",
         {
             "job.log": raised(
                 (
@@ -158,8 +140,7 @@ REPORTS: tuple[Report, ...] = (
         ("job.log",),
     ),
     Report(
-        "hiyouga/LlamaFactory#5769",
-        "ranks 2 and 3 lost the store of rank 0",
+        "hiyouga/LlamaFactory#5769: ranks 2 and 3 lost the store of rank 0",
         {
             "job.log": "".join(
                 prefixed(
@@ -173,8 +154,7 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0",),
     ),
     Report(
-        "rwth-i6/returnn#1621",
-        "the loader's own group times out in evaluation",
+        "rwth-i6/returnn#1621: the loader's own group times out in evaluation",
         {
             "rank_1.log": raised(
                 "RuntimeError: Socket Timeout",
@@ -186,14 +166,12 @@ REPORTS: tuple[Report, ...] = (
         "store_timeout",
     ),
     Report(
-        "SpongebBob/Finetune-ChatGLM2-6B#6",
-        "a rank is busy with data while the other waits in the first barrier",
+        "SpongebBob/Finetune-ChatGLM2-6B#6: a rank is busy with data while the other waits in the first barrier",
         {
             "job.log": raised(
                 (
-                    "RuntimeError: Timed out initializing process group in store based barrier "
-                    "on rank: 1, for key: store_based_barrier_key:1 (world_size=2, "
-                    "worker_count=1, timeout=0:30:00)"
+                    "RuntimeError: Timed out initializing process group in store based barrier on rank: 1, "
+                    "for key: store_based_barrier_key:1 (world_size=2, worker_count=1, timeout=0:30:00)"
                 ),
                 MINE,
                 f"{SITE}/torch/distributed/distributed_c10d.py",
@@ -203,22 +181,19 @@ REPORTS: tuple[Report, ...] = (
         ("job.log",),
     ),
     Report(
-        "determined-ai/determined#8915",
-        "the cluster's master ends the launcher",
+        "determined-ai/determined#8915: the cluster's master ends the launcher",
         {
             "job.log": (
                 "[2026-02-27T21:35:32.106Z] fa88 || WARNING: "
-                "torch.distributed.elastic.agent.server.api:Received 15 death signal, "
-                "shutting down workers\n[2026-02-27T21:35:32.106Z] fa88 || WARNING: "
-                "torch.distributed.elastic.multiprocessing.api:Sending process 165 closing "
-                "signal SIGTERM\n"
+                "torch.distributed.elastic.agent.server.api:Received 15 death signal, shutting down "
+                "workers\n[2026-02-27T21:35:32.106Z] fa88 || WARNING: "
+                "torch.distributed.elastic.multiprocessing.api:Sending process 165 closing signal SIGTERM\n"
             )
         },
         "launcher_terminated",
     ),
     Report(
-        "NVIDIA/Megatron-LM#1880",
-        "exit code -11, and a line of the launcher that is broken",
+        "NVIDIA/Megatron-LM#1880: exit code -11, and a line of the launcher that is broken",
         {
             "job.log": (
                 " | lm loss: 1.42E+00 | grad norm: 13.636 |\nW1223 05:17:58.996 3304089 "
@@ -233,8 +208,7 @@ REPORTS: tuple[Report, ...] = (
         ("local rank 0",),
     ),
     Report(
-        "raywzy/ICT#38",
-        "mp.spawn, SIGKILL",
+        "raywzy/ICT#38: mp.spawn, SIGKILL",
         {
             "job.log": raised(
                 (
@@ -248,8 +222,7 @@ REPORTS: tuple[Report, ...] = (
         ("rank 0",),
     ),
     Report(
-        "ray-project/ray#36317",
-        "a barrier among Ray's actors times out",
+        "ray-project/ray#36317: a barrier among Ray's actors times out",
         {
             "job.log": "(CommActor pid=77) "
             + (
@@ -260,8 +233,7 @@ REPORTS: tuple[Report, ...] = (
         "receive_timeout",
     ),
     Report(
-        "pytorch/pytorch#76760",
-        "errors without a text on all ranks but 0",
+        "pytorch/pytorch#76760: errors without a text on all ranks but 0",
         {"job.log": raised("RuntimeError", MINE) * 3},
         "own_error",
         ("job.log",),

@@ -6,8 +6,6 @@ which a group that was broken on purpose cannot pass. It takes no notice of how 
 a Gloo worker that aborts the process at its very end is a fault to be found.
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """What the reports on runs say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,3 +19,10 @@ def report_of(writers: Iterable[RankWriter], folder: Path) -> RunReport:
     for writer in writers:
         writer.write(folder)
     return load_report(folder)
+
+
+def number(finding: Finding, name: str) -> float:
+    """What a finding's evidence counts or measures."""
+    value = finding.evidence[name]
+    assert isinstance(value, (int, float))
+    return value

@@ -1,7 +1,5 @@
 """A job that torchrun restarts: in its first attempt, rank 1 ends in the middle."""
 
-from __future__ import annotations
-
 import os
 import sys
 

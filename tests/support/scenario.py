@@ -1,7 +1,5 @@
 """Trainings drawn by a seed: what scripts do with a DDP module beside training it, in any combination."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, fields
 from typing import Literal

@@ -1,7 +1,5 @@
 """Trains as a scenario says, in one rank; what comes of it to the last bit, step by step."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import time

@@ -6,8 +6,6 @@ itself once torch is loaded: a machine's ranks, of which `GROUP_RANK` is the num
 killed in its fourth step.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 The same for the short tests and the long session. Linux and macOS only: elsewhere no fork server makes ranks quickly.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -4,8 +4,6 @@
 imported: the server forks with all of it loaded.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import os

@@ -9,8 +9,6 @@ free, so reads one after the other find nothing that one at the time of the last
 standing after the other finds no less than a look at all of them at the time of the first, for the same reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

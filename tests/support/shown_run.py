@@ -1,7 +1,5 @@
 """A training whose trace has everything that a page shows: forward, gradients, links, other collectives, a phase."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A SLURM cluster on this machine: its controller and several nodes, with files in one folder and on loopback only."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -3,8 +3,6 @@
 RANK WORLD URL SECONDS HOW: `sums` averages something, `dies` is killed once it has met, `stalls` never connects.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

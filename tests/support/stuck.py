@@ -1,7 +1,5 @@
 """Ranks of a real training that go on until they are asked, or left, to get stuck; the test looks on from outside."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """A process that writes a trace through the native recorder as fast as it can, until somebody kills it."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

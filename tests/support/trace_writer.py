@@ -3,8 +3,6 @@
 It shares no code with pyddpdiag, so that a mistake in one cannot hide behind the same mistake in the other.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A few steps of training with each way to average gradients, for tests that compare them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

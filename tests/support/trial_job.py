@@ -1,7 +1,5 @@
 """A training with a trial of cures in one rank, and the same training untouched."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import nullcontext
 from pathlib import Path

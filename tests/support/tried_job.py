@@ -4,8 +4,6 @@ Arguments: what bounds it ("communication" or "compute"), how many steps at most
 saves none).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A training in which rank 1 has fewer batches than the others. A script as it is: it knows nothing of pyddpdiag."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch

@@ -1,7 +1,5 @@
 """One rank that trains in several ways after each other, each recorded as `pyddpdiag run` does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs whose ranks are wired by connections of which everything is known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

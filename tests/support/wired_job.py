@@ -3,8 +3,6 @@
 python -m support.wired_job RANK WORLD FOLDER URL INTERFACES STEPS [TIMEOUT_S]
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import timedelta

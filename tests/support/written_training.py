@@ -1,7 +1,5 @@
 """Written traces of trainings, by what their ranks' gradients, weights and sidecars say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What is said where torch or the native module is missing or of another version."""
 
-from __future__ import annotations
-
 import inspect
 import pkgutil
 import shutil

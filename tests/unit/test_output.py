@@ -1,7 +1,5 @@
 """Names and texts of others reach no terminal and no page raw."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """The bed of faults: what it runs, drawn from seeds; how busy the machine is beside; and how its judge counts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every second of a rank's life is filed under one part."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

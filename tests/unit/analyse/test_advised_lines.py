@@ -1,7 +1,5 @@
 """Every line to paste is one that the command takes, whatever the run had: its own parser reads them here."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Names, other collectives, errors, operations in flight, gaps and mismatches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.reported import report_of
@@ -66,13 +64,8 @@ def test_error_text_is_joined_even_within_a_character(tmp_path: Path) -> None:
     report = report_of([writer], tmp_path)
     assert report.errors_total == 1
     error = report.errors[0]
-    assert (error.rank, error.kind, error.what, error.step, error.sequence) == (
-        2,
-        "bucket",
-        f"{7:016x}",
-        3,
-        5,
-    )
+    seen = (error.rank, error.kind, error.what, error.step, error.sequence)
+    assert seen == (2, "bucket", f"{7:016x}", 3, 5)
     assert error.text == text
     assert report.ranks[0].errors == 1
 
@@ -94,13 +87,8 @@ def test_operations_in_flight(tmp_path: Path) -> None:
     report = report_of([writer], tmp_path)
     assert report.in_flight_total == report.ranks[0].in_flight == 3
     one, two, three = report.in_flight_operations
-    assert (one.kind, one.sequence, one.started, one.abandoned, one.open_ms) == (
-        "bucket",
-        1,
-        False,
-        False,
-        16.0,
-    )
+    seen = (one.kind, one.sequence, one.started, one.abandoned, one.open_ms)
+    assert seen == ("bucket", 1, False, False, 16.0)
     assert (two.kind, two.what, two.started, two.open_ms) == ("collective", "gloo:barrier", True, 6.0)
     assert (three.abandoned, three.started) == (True, True)
 

@@ -1,7 +1,5 @@
 """What a report makes of gradient records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

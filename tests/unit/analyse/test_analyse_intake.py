@@ -1,7 +1,5 @@
 """A run is taken in rank by rank and piece by piece: what a report says depends on neither, nor does its memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path

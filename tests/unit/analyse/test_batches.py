@@ -1,7 +1,5 @@
 """Whether the ranks have equally many batches, by what is known of their loaders; and what to do if not."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.analyse.advice import Advice

@@ -1,7 +1,5 @@
 """Each bound that decides: just below it and just above it the analysis says another thing, and a fifth moves that."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The catalog of checks: what they promise, what the docs say of them, and the order of the verdict."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

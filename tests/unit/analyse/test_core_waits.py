@@ -1,7 +1,5 @@
 """For whom ranks wait for a core: other programs, or their own threads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

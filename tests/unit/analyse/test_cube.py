@@ -1,7 +1,5 @@
 """Each millisecond of a step is filed under one part, whatever the records say of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Buckets on an accelerator, which computes on when its host is done: nothing of that is communication."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Columns of numbers by their order: the same as NumPy's functions give, whatever the order."""
 
-from __future__ import annotations
-
 from functools import reduce
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who ended whom: written traces of a run whose processes are gone, with what they noted of their end."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

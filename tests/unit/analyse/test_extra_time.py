@@ -1,7 +1,5 @@
 """What extra time is spent for: how much at every line alike, and in which words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

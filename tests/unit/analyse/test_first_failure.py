@@ -1,7 +1,5 @@
 """What had stood until a timeout: written traces of a run that failed in an operation that every rank had begun."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files are hostile: whatever their bytes, a report or one clear error comes, soon, in little memory."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs in which not all ranks meet: two groups of ranks that train side by side."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

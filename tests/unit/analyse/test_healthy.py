@@ -1,7 +1,5 @@
 """A run is healthy only where the evidence excludes a cost of 10% of a step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

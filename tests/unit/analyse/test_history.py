@@ -1,7 +1,5 @@
 """Ranks that were late in steps of which only sums are left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

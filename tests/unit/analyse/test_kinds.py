@@ -1,7 +1,5 @@
 """The table of kinds: each row is complete, and a kind that nothing else knows is shown right everywhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

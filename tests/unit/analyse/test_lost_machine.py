@@ -1,7 +1,5 @@
 """A machine that is lost in mid-run: what the others recorded after that is evidence of the end only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

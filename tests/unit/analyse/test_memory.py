@@ -1,7 +1,5 @@
 """Memory that grows until none is left, and memory that only grows for a while."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

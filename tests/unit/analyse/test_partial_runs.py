@@ -1,7 +1,5 @@
 """Traces that are damaged or missing: what is not there says nothing about the training."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

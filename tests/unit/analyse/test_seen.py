@@ -1,7 +1,5 @@
 """Bounds of what looks saw: as sure as they say, also where the looks of one step see the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Which ranks' saves of a file ran at the same time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The model of what shared memory would save."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

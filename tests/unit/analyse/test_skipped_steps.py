@@ -1,7 +1,5 @@
 """Ranks that skip a backward pass, or a part of it: named with the step in which they went astray."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs without a trace: whom the others wait for, and starts that only take their time."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """When a line takes longer on one rank than on others, and how often it is called so by chance."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """What holds in a part of a run: found where it is, and not where there is only noise."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Entries of result files to compare and judge, with rounds that the test chooses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

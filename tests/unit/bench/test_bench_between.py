@@ -1,7 +1,5 @@
 """Runs of several launches: what differs between sets of processes is not a difference between runs."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Time on buckets: one reckoning for sweeps and for scaling series, and nothing is summed that is not known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparing result files: what is comparable, what the ratio says, what the article's table says."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Intervals: two runs of the same thing are no difference, a real difference is seen."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How rounds and a budget are divided among launches, and that a resumed sweep has the same number of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

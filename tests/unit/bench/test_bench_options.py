@@ -1,7 +1,5 @@
 """What the options of `pyddpdiag bench` take, and in which order cases are worth measuring."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

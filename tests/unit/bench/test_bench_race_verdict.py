@@ -1,7 +1,5 @@
 """Who wins a race of interfaces, and what is said of it."""
 
-from __future__ import annotations
-
 import pytest
 from sample_entries import reduce
 

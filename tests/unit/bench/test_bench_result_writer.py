@@ -1,7 +1,5 @@
 """The result file of a sweep while it is measured: nothing is lost, and rounds of other machines don't mix in."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Result files: written by us, readable by pytest-benchmark and by us, and refused with a reason."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables in narrow windows: texts give way, and no number is ever cut."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 

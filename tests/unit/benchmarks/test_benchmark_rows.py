@@ -1,7 +1,5 @@
 """The benchmarks: that they can be imported, and the rows of pytest-benchmark's table for a selection."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """What a newcomer sees first: --help and --version."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

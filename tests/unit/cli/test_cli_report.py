@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -133,9 +131,8 @@ def test_as_a_process_with_a_legacy_code_page(tmp_path: Path) -> None:
 def test_help_and_report_need_no_torch(tmp_path: Path) -> None:
     write_training(tmp_path)
     program = (
-        "import sys; from pyddpdiag.cli import main; code = main(sys.argv[1:]); "
-        "found = sorted(name for name in ('torch', 'numpy') if name in sys.modules); "
-        "print(found, code, file=sys.stderr)"
+        "import sys; from pyddpdiag.cli import main; code = main(sys.argv[1:]); found = sorted(name for name "
+        "in ('torch', 'numpy') if name in sys.modules); print(found, code, file=sys.stderr)"
     )
     for arguments, loaded in ((["report", "--help"], "[] 0"), (["report", str(tmp_path)], "['numpy'] 0")):
         found = python(

@@ -1,7 +1,5 @@
 """Which words of `pyddpdiag run` and `try` are theirs, and which belong to the command that they start."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What `pyddpdiag run` is asked to apply, on its way to the ranks."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.cures.options import Cures, from_options, sizes_of

@@ -1,7 +1,5 @@
 """Arguments of a constructor like DDP's, in place of what a script gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Shares of a host's cores."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.cures import processes

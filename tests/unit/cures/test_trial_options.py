@@ -1,7 +1,5 @@
 """What can be asked of a trial, and which cures a module allows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The race of a trial in virtual time, on steps that a test makes up: no cure is measured here."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -86,8 +84,6 @@ def test_a_race_of_five_cures_is_judged_within_five_minutes(step_s: float, part:
     assert all(each.took_s <= 300 for each in one_helps)
     none_helps = [race([1] * 5, noise, step_s, 100 + seed, spread=part) for seed in range(40)]
     assert sum(each.verdict in NOTHING for each in none_helps) >= 38
-    if part < 0.1 and step_s < 0.5:
-        assert sum(each.verdict == "nothing to gain" for each in none_helps) >= 36
 
 
 def test_steps_as_recorded_name_no_worthless_cure_and_one_that_saves_a_tenth() -> None:

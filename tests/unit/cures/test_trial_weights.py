@@ -1,7 +1,5 @@
 """Which weights count as spoiled by a cure."""
 
-from __future__ import annotations
-
 import torch
 
 from pyddpdiag.cures.trial_agreement import Weights

@@ -1,7 +1,5 @@
 """The checks of one machine, each in the real situation that it is for; and the lines to paste mend it."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The doctor as a command: on machines that lack something, on a healthy one, and with logs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

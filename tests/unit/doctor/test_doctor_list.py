@@ -1,7 +1,5 @@
 """The doctor runs every check that there is."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

@@ -1,7 +1,5 @@
 """What the mesh check concludes from facts that cannot be made on one system, and how fast a link is on a busy one."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import socket

@@ -1,7 +1,5 @@
 """The doctor as the first thing that a newcomer runs: torch is another one, does not load, or Windows lacks its C++."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -94,10 +92,8 @@ def test_another_torch_than_the_wheels_is_reported_and_the_line_installs_the_rig
     }
     paste(native["lines"], ["true"], {**variables, **pip_variables}, tmp_path)
     after = checks(variables)
-    assert (after["native module"]["status"], after["native module"]["text"]) == (
-        "pass",
-        f"built for torch {needs}",
-    )
+    seen = (after["native module"]["status"], after["native module"]["text"])
+    assert seen == ("pass", f"built for torch {needs}")
 
 
 def test_a_torch_whose_libraries_do_not_load_is_explained(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What the doctor finds on Windows: shown anywhere, on a machine that is made to look so."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 import sys

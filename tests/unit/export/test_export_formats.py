@@ -1,7 +1,5 @@
 """Each format of the table is documented and writes something, also of runs that do not fit into memory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

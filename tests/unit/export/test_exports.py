@@ -1,7 +1,5 @@
 """Exports, each read by the tool that it is for; a tool that is not installed is skipped with the reason."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

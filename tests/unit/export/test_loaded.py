@@ -1,7 +1,5 @@
 """A run in a notebook."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flattening against torch: its casts' bits, the same statistics, clear errors, and torch's own threads."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import re

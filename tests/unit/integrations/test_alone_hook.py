@@ -1,7 +1,5 @@
 """What is called in an optimizer's next step leaves the optimizer as it was."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

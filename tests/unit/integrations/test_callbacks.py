@@ -1,7 +1,5 @@
 """What happens around a training must not end it: the callbacks of frameworks, with the packages themselves."""
 
-from __future__ import annotations
-
 import importlib.util
 from types import SimpleNamespace
 from typing import Any, ClassVar

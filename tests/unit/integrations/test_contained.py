@@ -1,7 +1,5 @@
 """What torch calls of ours raises nothing into a training, and what a script raises comes through."""
 
-from __future__ import annotations
-
 import signal
 from types import FrameType
 

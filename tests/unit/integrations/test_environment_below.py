@@ -1,7 +1,5 @@
 """What the processes of a run have in their environment, and keep where a script removes it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A module that is watched from its import on looks as any other."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from importlib.machinery import SourceFileLoader

@@ -1,7 +1,5 @@
 """What is said while a command runs and nothing trains: what was seen, what is missing, how far a trial is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A script sees no difference in a DistributedDataParallel that is watched. With torch's own, in a group of one."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle
@@ -29,21 +27,16 @@ def _group() -> dist.ProcessGroup:
     return dist.group.WORLD
 
 
-def wrong_bucket(state: object, bucket):  # type: ignore[no-untyped-def]
+def wrong_bucket(state: object, bucket: int) -> object:
     return default_hooks.allreduce_hook(_group(), bucket)
 
 
-def wrong_return(state: object, bucket):  # type: ignore[no-untyped-def]
+def wrong_return(state: object, bucket: Bucket) -> int:
     return default_hooks.allreduce_hook(_group(), bucket)
 
 
 def no_future(state: object, bucket):  # type: ignore[no-untyped-def]
     return 5
-
-
-# DDP takes no strings, as which this file's annotations are.
-wrong_bucket.__annotations__ = {"bucket": int}
-wrong_return.__annotations__ = {"bucket": Bucket, "return": int}
 
 
 class Watching:

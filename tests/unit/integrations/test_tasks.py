@@ -1,7 +1,5 @@
 """Which task of a scheduler a process is, and where all of them record."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Steps of a script's optimizers, whose classes may compare by value."""
 
-from __future__ import annotations
-
 import gc
 import os
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What `pyddpdiag hang` answers, of written traces of real processes: here, elsewhere, missing, over."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

@@ -1,7 +1,5 @@
 """Stacks by py-spy: a program that is missing, refused, slow or broken costs a sentence and no more."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

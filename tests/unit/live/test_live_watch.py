@@ -1,7 +1,5 @@
 """What `pyddpdiag watch` shows, of written runs."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

@@ -1,7 +1,5 @@
 """Exit codes in words, and on their way through this program."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,9 +1,7 @@
 """Each message that people meet is recognised, also in the words of systems, and distinguished from its likes."""
 
-from __future__ import annotations
-
 import pytest
-from support.seen_messages import SEEN_WITH_LOOKALIKES
+from support.seen_messages import SEEN_WITH_LOOKALIKES, Seen
 
 import pyddpdiag
 from pyddpdiag.messages.explain import CATALOG, explain, recognise
@@ -12,297 +10,266 @@ from pyddpdiag.messages.shells import Shell
 
 PAIR = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144]"
 MESH = f"RuntimeError: Gloo connectFullMesh failed with {PAIR}"
-# As printed: (kind, text, facts that must be found).
-SEEN: list[tuple[str, str, dict[str, str]]] = [
-    ("nccl_missing", "RuntimeError: Distributed package doesn't have NCCL built in", {}),
-    ("nccl_missing", "RuntimeError: Distributed package doesn't have NCCL  built in", {}),
-    ("nccl_missing", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", {}),
-    (
+SEEN: list[Seen] = [
+    Seen("nccl_missing", "RuntimeError: Distributed package doesn't have NCCL built in"),
+    Seen("nccl_missing", "RuntimeError: Distributed package doesn't have NCCL  built in"),
+    Seen("nccl_missing", "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
+    Seen(
         "unused_parameters_named",
         "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
         "Parameters which did not receive grad for rank 3: head.bias, head.weight",
-        {"rank": "3", "parameter": "head.bias"},
+        facts={"rank": "3", "parameter": "head.bias"},
     ),
-    (
+    Seen(
         "unused_parameters",
-        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new "
-        "one. This error "
-        "indicates that your module has parameters that were not used in producing loss.\nParameter "
-        "indices which did "
-        "not receive grad for rank 0: 2 3",
-        {},
+        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one. "
+        "This error indicates that your module has parameters that were not used in producing "
+        "loss.\nParameter indices which did not receive grad for rank 0: 2 3",
     ),
-    (
+    Seen(
         "hostname_loopback",
         f"{MESH} SO_ERROR: Connection refused, remote=[127.0.0.1]:38201",
-        {"address": "127.0.0.1", "port": "38201"},
+        facts={"address": "127.0.0.1", "port": "38201"},
     ),
-    (
+    Seen(
         "hostname_loopback",
         f"{MESH} timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]:4711",
-        {"address": "127.0.1.1"},
+        facts={"address": "127.0.1.1"},
     ),
-    (
+    Seen(
         "hostname_loopback",
         "[W ProcessGroupGloo.cpp:757] Warning: Unable to resolve hostname to a (local) address. Using "
         "the loopback address "
         "as fallback. Manually set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",
-        {},
     ),
-    ("full_mesh_failed", f"{MESH} no error", {}),
-    (
+    Seen("full_mesh_failed", f"{MESH} no error"),
+    Seen(
         "peer_gone",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
         "[10.1.2.3]:16894",
-        {"address": "10.1.2.3", "port": "16894"},
+        facts={"address": "10.1.2.3", "port": "16894"},
     ),
-    (
+    Seen(
         "peer_gone",
         "RuntimeError: [/pytorch/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:5534: Connection "
-        "reset by peer. This "
-        "is typically caused by a remote worker hanging or bugs in the application.",
-        {"address": "127.0.0.1", "port": "5534"},
+        "reset by peer. This is typically caused by a remote worker hanging or bugs in the application.",
+        facts={"address": "127.0.0.1", "port": "5534"},
     ),
-    (
+    Seen(
         "peer_gone",
         "ConnectionResetError: [WinError 10054] An existing connection was forcibly closed by the remote host",
-        {},
     ),
-    (
+    Seen(
         "store_without_libuv",
         "torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv "
-        "support, run with "
-        "USE_LIBUV=0 to disable it.",
-        {},
+        "support, run with USE_LIBUV=0 to disable it.",
     ),
-    ("transport_missing", "RuntimeError: makeDeviceForHostname(): unsupported gloo device", {}),
-    ("transport_missing", "RuntimeError: makeDeviceForInterface(): unsupported gloo device", {}),
-    (
+    Seen("transport_missing", "RuntimeError: makeDeviceForHostname(): unsupported gloo device"),
+    Seen("transport_missing", "RuntimeError: makeDeviceForInterface(): unsupported gloo device"),
+    Seen(
         "port_in_use",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
-        "address. port: "
-        "29714, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
-        {"port": "29714"},
+        "address. port: 29714, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        facts={"port": "29714"},
     ),
-    (
+    Seen(
         "port_in_use",
         "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - "
         "Address already in use).",
-        {"port": "29500"},
+        facts={"port": "29500"},
     ),
-    (
+    Seen(
         "port_in_use",
         "OSError: [WinError 10048] Only one usage of each socket address (protocol/network address/port) is normally "
         "permitted",
-        {},
     ),
-    (
+    Seen(
         "address_not_bindable",
         "[W socket.cpp:663] [c10d] The client socket has failed to connect to "
         "[kubernetes.docker.internal]:29500 (system "
         "error: 10049 - The requested address is not valid in its context.).",
-        {"address": "kubernetes.docker.internal", "port": "29500"},
+        facts={"address": "kubernetes.docker.internal", "port": "29500"},
     ),
-    (
+    Seen(
         "name_unresolved",
-        "[W socket.cpp:697] [c10d] The IPv6 network addresses of (master-0, 29500) cannot be retrieved "
-        "(gai error: -2 - Name "
-        "or service not known).",
-        {"name": "master-0", "port": "29500"},
+        "[W socket.cpp:697] [c10d] The IPv6 network addresses of (master-0, 29500) cannot be retrieved (gai "
+        "error: -2 - Name or service not known).",
+        facts={"name": "master-0", "port": "29500"},
     ),
-    ("name_unresolved", "socket.gaierror: [Errno 11001] getaddrinfo failed", {}),
-    (
+    Seen("name_unresolved", "socket.gaierror: [Errno 11001] getaddrinfo failed"),
+    Seen(
         "address_link_local",
         "[W socket.cpp:601] [c10d] The client socket has failed to connect to "
-        "[fe80::42:acff:fe11:2%eth0]:29500 (errno: 22 - "
-        "Invalid argument).",
-        {"address": "fe80::42:acff:fe11:2%eth0"},
+        "[fe80::42:acff:fe11:2%eth0]:29500 (errno: 22 - Invalid argument).",
+        facts={"address": "fe80::42:acff:fe11:2%eth0"},
     ),
-    (
+    Seen(
         "models_differ",
-        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 "
-        "has inconsistent 0 "
-        "params.",
-        {"rank": "0", "other": "1"},
+        "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has "
+        "inconsistent 0 params.",
+        facts={"rank": "0", "other": "1"},
     ),
-    (
+    Seen(
         "models_differ",
-        "RuntimeError: [1]: params[0] in this process with sizes [5, 4] appears not to match sizes of "
-        "the same param in "
-        "process 0.",
-        {},
+        "RuntimeError: [1]: params[0] in this process with sizes [5, 4] appears not to match sizes of the "
+        "same param in process 0.",
     ),
-    (
+    Seen(
         "stale_file",
         f'  File "train.py", line 9\n    init_method="file:///tmp/pg"\n{MESH} SO_ERROR: Connection refused, '
         "remote=[10.0.0.7]:31999",
-        {"address": "10.0.0.7"},
+        facts={"address": "10.0.0.7"},
     ),
-    (
+    Seen(
         "connection_refused",
         f"{MESH} SO_ERROR: Connection refused, remote=[10.0.0.7]:31999",
-        {"address": "10.0.0.7", "port": "31999"},
+        facts={"address": "10.0.0.7", "port": "31999"},
     ),
-    (
+    Seen(
         "interface_unknown",
-        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != "
-        "nullptr. Unable to find "
-        "address for: ^docker",
-        {"interface": "^docker"},
+        "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:83] ifa != nullptr. "
+        "Unable to find address for: ^docker",
+        facts={"interface": "^docker"},
     ),
-    (
+    Seen(
         "connection_filtered",
         f"{MESH} SO_ERROR: Connection timed out, remote=[10.0.0.7]:31999",
-        {"address": "10.0.0.7"},
+        facts={"address": "10.0.0.7"},
     ),
-    (
+    Seen(
         "unroutable",
         f"{MESH} SO_ERROR: No route to host, remote=[172.17.0.1]:31999",
-        {"address": "172.17.0.1"},
+        facts={"address": "172.17.0.1"},
     ),
-    (
+    Seen(
         "unroutable",
         "RuntimeError: [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/socket.cc:142] rv != -1. "
         "-1 vs -1. connect: Network is unreachable",
-        {},
     ),
-    (
+    Seen(
         "connection_filtered",
         "RuntimeError: Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.h:311] "
         "Connect timeout [none]",
-        {},
     ),
-    (
+    Seen(
         "clients_missing",
         "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 1/2 clients joined.",
-        {"seconds": "1801", "came": "1", "world_size": "2"},
+        facts={"seconds": "1801", "came": "1", "world_size": "2"},
     ),
-    (
+    Seen(
         "collectives_differ",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: "
         "CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10], TensorDtypes=Float, "
         "TensorDeviceTypes=TensorOptions(dtype=float)), but Rank 0 is running collective: "
         "CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[10])",
-        {"rank": "1", "other": "0"},
+        facts={"rank": "1", "other": "0"},
     ),
-    (
+    Seen(
         "sizes_differ",
         "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at "
         "gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 16 vs 12. Received data size doesn't match "
         "expected size.",
-        {"received": "16", "expected": "12"},
+        facts={"received": "16", "expected": "12"},
     ),
-    ("aborted_at_exit", "terminate called without an active exception\nFatal Python error: Aborted", {}),
-    (
+    Seen("aborted_at_exit", "terminate called without an active exception\nFatal Python error: Aborted"),
+    Seen(
         "one_thread",
         "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your "
-        "system being "
-        "overloaded",
-        {},
+        "system being overloaded",
     ),
-    (
+    Seen(
         "receive_timeout",
         "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv "
-        "operation to "
-        "complete",
-        {"timeout_ms": "1800000", "what": "recv"},
+        "operation to complete",
+        facts={"timeout_ms": "1800000", "what": "recv"},
     ),
-    ("receive_timeout", "RuntimeError: [pair.cc:583] Application timeout caused pair closure", {}),
-    ("store_timeout", "RuntimeError: Socket Timeout", {}),
-    (
+    Seen("receive_timeout", "RuntimeError: [pair.cc:583] Application timeout caused pair closure"),
+    Seen("store_timeout", "RuntimeError: Socket Timeout"),
+    Seen(
         "store_timeout",
         "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /default_pg/0/store_based",
-        {},
     ),
-    ("store_timeout", "RuntimeError: Wait timeout", {}),
-    (
+    Seen("store_timeout", "RuntimeError: Wait timeout"),
+    Seen(
         "store_unreachable",
         "torch.distributed.DistNetworkError: The client socket has timed out after 5000ms while trying to connect to "
         "(127.0.0.1, 29713).",
-        {"address": "127.0.0.1", "port": "29713"},
+        facts={"address": "127.0.0.1", "port": "29713"},
     ),
-    (
-        "device_ids",
-        "RuntimeError: Function argument device_ids not supported for the selected backend gloo",
-        {},
+    Seen(
+        "device_ids", "RuntimeError: Function argument device_ids not supported for the selected backend gloo"
     ),
-    (
+    Seen(
         "rank_crashed",
         "[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -11 (pid: 1234)\n  traceback : Signal 11 "
         "(SIGSEGV) received",
-        {"rank": "1"},
+        facts={"rank": "1"},
     ),
-    (
+    Seen(
         "rank_killed",
         "  rank      : 2 (local_rank: 2)\n  exitcode  : -9 (pid: 77)\n  error_file: <N/A>",
-        {"rank": "2"},
+        facts={"rank": "2"},
     ),
-    (
+    Seen(
         "barrier_missed",
         "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 3000 ms. Collective: 1",
-        {"missing": "1", "timeout_ms": "3000"},
+        facts={"missing": "1", "timeout_ms": "3000"},
     ),
-    (
+    Seen(
         "libraries_missing",
         'OSError: [WinError 126] The specified module could not be found. Error loading "c10.dll"',
-        {},
     ),
-    ("torch_missing", "ModuleNotFoundError: No module named 'torch'", {}),
-    (
+    Seen("torch_missing", "ModuleNotFoundError: No module named 'torch'"),
+    Seen(
         "environment_incomplete",
-        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable "
-        "RANK expected, but "
-        "not set",
-        {"name": "RANK"},
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+        "expected, but not set",
+        facts={"name": "RANK"},
     ),
-    ("wrong_device", "RuntimeError: No backend type associated with device type cpu", {"device": "cpu"}),
-    ("too_many_files", "OSError: [Errno 24] Too many open files", {}),
-    (
+    Seen(
+        "wrong_device",
+        "RuntimeError: No backend type associated with device type cpu",
+        facts={"device": "cpu"},
+    ),
+    Seen("too_many_files", "OSError: [Errno 24] Too many open files"),
+    Seen(
         "marked_twice",
         "RuntimeError: Expected to mark a variable ready only once. This error is caused by ...",
-        {},
     ),
-    (
-        "one_hook",
-        "RuntimeError: register_comm_hook or register_builtin_comm_hook can only be called once.",
-        {},
+    Seen(
+        "one_hook", "RuntimeError: register_comm_hook or register_builtin_comm_hook can only be called once."
     ),
-    (
+    Seen(
         "not_initialised",
         "ValueError: Default process group has not been initialized, please make sure to call init",
-        {},
     ),
-    ("out_of_memory", "[123.4] Out of memory: Killed process 4711 (python)", {}),
-    (
+    Seen("out_of_memory", "[123.4] Out of memory: Killed process 4711 (python)"),
+    Seen(
         "store_refused",
-        "[W socket.cpp:601] [c10d] The client socket has failed to connect to [10.0.0.1]:29500 (errno: "
-        "111 - Connection "
-        "refused).",
-        {},
+        "[W socket.cpp:601] [c10d] The client socket has failed to connect to [10.0.0.1]:29500 (errno: 111 - "
+        "Connection refused).",
     ),
+    *SEEN_WITH_LOOKALIKES,
 ]
 
 
-SEEN += [one[:3] for one in SEEN_WITH_LOOKALIKES]
-
-
-@pytest.mark.parametrize(("kind", "text", "facts"), SEEN, ids=[f"{i}-{one[0]}" for i, one in enumerate(SEEN)])
-def test_real_messages_are_recognised(kind: str, text: str, facts: dict[str, str]) -> None:
-    found = explain(text)
-    assert found.kind == kind, found
-    assert facts.items() <= found.facts.items()
+@pytest.mark.parametrize("seen", SEEN, ids=[f"{i}-{one.kind}" for i, one in enumerate(SEEN)])
+def test_real_messages_are_recognised(seen: Seen) -> None:
+    found = explain(seen.text)
+    assert found.kind == seen.kind, found
+    assert seen.facts.items() <= found.facts.items()
     assert found.known and found.cause and found.fix and found.line
 
 
 def test_every_message_of_the_catalog_is_seen() -> None:
-    assert {message.kind for message in CATALOG} == {kind for kind, _, _ in SEEN}
+    assert {message.kind for message in CATALOG} == {seen.kind for seen in SEEN}
     assert len({message.kind for message in CATALOG}) == len(CATALOG)
 
 
 @pytest.mark.parametrize("shell", Shell)
 def test_no_line_to_paste_has_a_hole(shell: Shell) -> None:
-    for _, text, _ in SEEN:
-        for line in explain(text, lines_for=shell).lines:
+    for seen in SEEN:
+        for line in explain(seen.text, lines_for=shell).lines:
             assert line and "{" not in line and "}" not in line
 
 

@@ -1,7 +1,5 @@
 """The site adds the whole catalog to docs/doctor.md."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Who ended whom: launchers, schedulers and nodes say it, and are never taken for a rank that failed."""
 
-from __future__ import annotations
-
 import pytest
 from support.public_logs import SITE, VICTIM, prefixed, raised, spawned, torchrun
 

@@ -1,7 +1,5 @@
 """Several ranks' logs, made and from public reports: the one to blame is named, its victims are called so."""
 
-from __future__ import annotations
-
 import pytest
 from support import public_reports, public_reports_launchers, public_reports_mixed
 from support.public_logs import Report
@@ -96,7 +94,7 @@ def test_nothing_known_is_said() -> None:
 REPORTS = public_reports.REPORTS + public_reports_launchers.REPORTS + public_reports_mixed.REPORTS
 
 
-@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source)
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.about.partition(": ")[0])
 def test_the_first_line_is_right(report: Report) -> None:
     verdict = read(report.logs, lines_for=Shell.POSIX)
     assert (verdict.explanation.kind, verdict.culprits) == (report.kind, report.culprits), verdict.sentence
@@ -104,5 +102,5 @@ def test_the_first_line_is_right(report: Report) -> None:
 
 def test_they_are_of_different_kinds() -> None:
     assert len(public_reports.REPORTS) == 30
-    assert len({report.source for report in REPORTS}) == len(REPORTS)
-    assert len({report.situation for report in REPORTS}) == len(REPORTS)
+    sources, situations = zip(*(report.about.split(": ", 1) for report in REPORTS), strict=True)
+    assert len(set(sources)) == len(set(situations)) == len(REPORTS)

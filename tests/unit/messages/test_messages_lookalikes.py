@@ -1,7 +1,5 @@
 """What looks like a known message, and is none: in a line, and in the logs of jobs that are well or fail otherwise."""
 
-from __future__ import annotations
-
 import pytest
 from support.public_logs import SITE, raised
 from support.seen_messages import SEEN_WITH_LOOKALIKES
@@ -51,7 +49,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("kind", "lookalike"), [(one[0], one[3]) for one in SEEN_WITH_LOOKALIKES])
+@pytest.mark.parametrize(("kind", "lookalike"), [(one.kind, one.lookalike) for one in SEEN_WITH_LOOKALIKES])
 def test_what_only_looks_alike_is_not_recognised(kind: str, lookalike: str) -> None:
     assert not explain(lookalike).known, kind
 
@@ -133,5 +131,5 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("shell", Shell)
 def test_each_has_a_line_to_paste_on_each_system(shell: Shell) -> None:
-    for kind, text, _, _ in SEEN_WITH_LOOKALIKES:
+    for kind, text, *_ in SEEN_WITH_LOOKALIKES:
         assert bool(explain(text, lines_for=shell).lines) != (shell in ELSEWHERE.get(kind, ())), kind

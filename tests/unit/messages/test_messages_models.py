@@ -1,7 +1,5 @@
 """Advice about the model that DDP wraps: one text of DDP's stands for several cases, each with its own way out."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.messages.explain import explain

@@ -1,7 +1,5 @@
 """Lines as shells read them."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

@@ -1,8 +1,6 @@
 """Who speaks in a log: facts from outside only in the form of those who write them, tracebacks whose head is cut off,
 exceptions that end no rank, tasks that SLURM ends because another one failed, ranks that never began."""
 
-from __future__ import annotations
-
 import pytest
 from support.public_logs import SITE, raised
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.model.words import count, listed, number, percent, size

@@ -1,7 +1,5 @@
 """The one table of ways to average: labels, and the names that stood for several options."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.bench.cases import HOOKS, NOT_OURS, hooks_of

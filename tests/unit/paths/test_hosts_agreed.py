@@ -1,7 +1,5 @@
 """Which ranks are a host."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.paths.shared_setup import Readers, agree

@@ -1,7 +1,5 @@
 """Interfaces that carry parts of a bucket at once: what a user may ask for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -13,11 +11,8 @@ from pyddpdiag.paths.options import path_request
 
 def test_names_and_rates_are_read() -> None:
     assert parse(["eth0", " eth1"]) == (Lane("eth0"), Lane("eth1"))
-    assert parse(["eth0=100", "eth1=2500.5", "eth1=1"]) == (
-        Lane("eth0", 100),
-        Lane("eth1", 2500.5),
-        Lane("eth1", 1),
-    )
+    seen = parse(["eth0=100", "eth1=2500.5", "eth1=1"])
+    assert seen == (Lane("eth0", 100), Lane("eth1", 2500.5), Lane("eth1", 1))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Large buckets in shared memory lie in pages of 2 MiB, where the kernel has such."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import re

@@ -1,7 +1,5 @@
 """Every order of the steps of ranks that average in shared memory, in a model of them (support.shared_model)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

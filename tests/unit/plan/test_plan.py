@@ -1,7 +1,5 @@
 """Plans from written runs whose every time is known."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -142,10 +140,8 @@ def test_other_ranks_links_and_layouts(tmp_path: Path) -> None:
     # Of 1, 3, 3, 3 and 2 MiB: the fourth, ready at 70 ms, takes 13 ms and shares the link with the last one.
     uneven = row(plan_folder(tmp_path, bucket_cap_mb="1:3"), bucket_cap_mb_list=(1.0, 3.0))
     assert uneven.setting == "2 ranks, buckets of 1, 3 MiB"
-    assert (uneven.buckets, uneven.step_ms) == (
-        5,
-        pytest.approx(ENDS_MS + 1.0 + 2 * MS_PER_MIB + 3.0, rel=1e-3),
-    )
+    seen = (uneven.buckets, uneven.step_ms)
+    assert seen == (5, pytest.approx(ENDS_MS + 1.0 + 2 * MS_PER_MIB + 3.0, rel=1e-3))
     for each in plan.rows:
         assert each.low_ms is not None and each.step_ms is not None and each.high_ms is not None
         assert each.low_ms <= each.step_ms <= each.high_ms

@@ -1,7 +1,5 @@
 """Buckets through Gloo's workers, a ring's time for other numbers of ranks, and what backward takes from them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

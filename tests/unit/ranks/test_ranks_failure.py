@@ -1,7 +1,5 @@
 """Which rank is to blame, and in which words."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -3,8 +3,6 @@
 Needs no torch: the store is a dictionary.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """Ranks that introduce themselves to each other, over a real store of torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

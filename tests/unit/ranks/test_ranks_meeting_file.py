@@ -1,7 +1,5 @@
 """The launcher's own rendezvous file, and those that killed launchers left behind."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

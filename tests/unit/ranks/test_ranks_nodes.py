@@ -1,7 +1,5 @@
 """What one machine launches of a world: its ranks, the interfaces Gloo is given, the cores a rank takes."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.errors import UsageError

@@ -1,7 +1,5 @@
 """URLs and environments that say where ranks meet."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path, PurePosixPath, PureWindowsPath
 

@@ -1,7 +1,5 @@
 """Files of earlier runs, distinguished from those of this run."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

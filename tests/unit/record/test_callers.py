@@ -1,7 +1,5 @@
 """Who calls a collective: the script, or a package whose loop it runs in. Real frames, of files that need not exist."""
 
-from __future__ import annotations
-
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Settings of torch that slow a training down, as the sidecar has them."""
 
-from __future__ import annotations
-
 import torch
 from torch.profiler import ProfilerActivity, profile
 

@@ -1,7 +1,5 @@
 """Evaluations: what a recorder sees of passes without gradients, by checksums that tell batches apart."""
 
-from __future__ import annotations
-
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

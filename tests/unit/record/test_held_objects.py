@@ -1,7 +1,5 @@
 """What objects of somebody's own classes hold, read without their code."""
 
-from __future__ import annotations
-
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

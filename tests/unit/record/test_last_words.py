@@ -1,7 +1,5 @@
 """What a rank adds to the error that ends it: lines that can be typed as they are, where its trace lies."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

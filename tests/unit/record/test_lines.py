@@ -1,7 +1,5 @@
 """The samples of a stack: what is kept of them, how many, and how what was called is named."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

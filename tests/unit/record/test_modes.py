@@ -1,7 +1,5 @@
 """In which mode modules are trained."""
 
-from __future__ import annotations
-
 import weakref
 
 import pytest

@@ -1,7 +1,5 @@
 """Of what gradients an optimizer's steps consist, by how their backward passes began; and who sees the looks."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 from unittest.mock import MagicMock

@@ -1,7 +1,5 @@
 """Saves: into which files a rank's recorder sees a script save."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the sentinel makes of fingerprints, without processes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

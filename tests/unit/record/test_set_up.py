@@ -1,7 +1,5 @@
 """What a rank does between its process group and its first module: real threads, looked at from beside."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A recorder's threads and hooks are in nobody's way: at signals, forks and the end, and in odd scripts."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

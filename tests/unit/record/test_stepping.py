@@ -1,7 +1,5 @@
 """One optimizer as it steps: its settings and state, its learning rate, and what schedules that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -43,12 +41,8 @@ def test_a_schedule_that_ends(for_each: int, rate: float) -> None:
         for _ in range(for_each):
             schedule.step()
     one = _seen(stepping)
-    assert (one.steps, one.zero_since, one.scheduler, one.scheduler_rate) == (
-        20,
-        12 // for_each,
-        "LambdaLR",
-        rate,
-    )
+    facts = (one.steps, one.zero_since, one.scheduler, one.scheduler_rate)
+    assert facts == (20, 12 // for_each, "LambdaLR", rate)
     assert one.module is None and one.idle == one.looks == 20
     seen = Training((one,))
     assert from_json(Training, to_json(seen)) == seen

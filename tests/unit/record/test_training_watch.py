@@ -1,7 +1,5 @@
 """Optimizers, loaders and process groups are watched, and no training changes or ends by it."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Iterator

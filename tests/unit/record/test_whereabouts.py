@@ -1,7 +1,5 @@
 """Which lines of a script are noted while its rank records nothing, and of an exception."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Traces to a URL and from there, by the file systems that need no server."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Files of one machine to another over a connection: real sockets on this machine."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """A trace is cut to what it holds when it is closed, collected or sent, and says the same then."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

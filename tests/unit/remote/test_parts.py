@@ -1,7 +1,5 @@
 """What other machines bring to the common place is waited for, and a part of a file is never taken for the whole."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

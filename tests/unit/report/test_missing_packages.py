@@ -1,7 +1,5 @@
 """A package that a command needs for its files is missed before it reads or runs anything."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The JSON contract: these keys, these units. A change here is a change of schema_version."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One description of a table: on the screen and on a page, with texts from files made harmless."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """What the report says of the way that buckets took: in shared memory or over Gloo, and why."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

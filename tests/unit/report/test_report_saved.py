@@ -1,7 +1,5 @@
 """A saved report is read back as what it was; anything else is refused with the place in it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A trial of cures in the report: as text, JSON and page, from what the ranks or the starts have noted."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

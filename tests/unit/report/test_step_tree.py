@@ -1,7 +1,5 @@
 """The end of a run on one screen: the step as a tree whose numbers are those of the page and of the JSON."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

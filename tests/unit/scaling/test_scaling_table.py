@@ -1,7 +1,5 @@
 """The words and figures of a scaling series."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

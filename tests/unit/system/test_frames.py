@@ -1,7 +1,5 @@
 """The frames of this process's threads."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

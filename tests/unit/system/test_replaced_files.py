@@ -1,7 +1,5 @@
 """Files that are replaced while somebody has them open."""
 
-from __future__ import annotations
-
 import ast
 import ctypes
 import json

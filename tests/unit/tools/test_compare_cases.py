@@ -1,7 +1,5 @@
 """The tool that counts the core's cases natively and elsewhere, on files as ctest writes them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from xml.sax.saxutils import escape

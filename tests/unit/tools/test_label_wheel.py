@@ -1,7 +1,5 @@
 """Labelled wheels: one version per torch minor, and pip takes the one that fits."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import sys

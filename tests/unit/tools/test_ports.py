@@ -1,7 +1,5 @@
 """Ports of tests that run at once."""
 
-from __future__ import annotations
-
 import pytest
 from support.ports import own_port, ports_of
 

@@ -1,7 +1,5 @@
 """Files that cost much or wait for ever: each is read soon, in little memory, or left alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Attempts of a job: where a restarted rank records, and which attempt a reader takes."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

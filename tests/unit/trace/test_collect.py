@@ -1,7 +1,5 @@
 """One run's traces from the folders of several machines."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is copied from a run's folder, into which somebody else may write: regular files of it, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

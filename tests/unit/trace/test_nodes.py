@@ -1,7 +1,5 @@
 """The signs of life of a run's machines: written by a real one, read whatever else lies there."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

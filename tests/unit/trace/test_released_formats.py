@@ -3,8 +3,6 @@
 Each is of two ranks, 12 steps of a network of three linear layers in buckets of 10 KiB, through `recorder.attach`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Notes of ranks without a trace: written in one process, read in another, and never trusted."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

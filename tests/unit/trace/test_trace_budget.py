@@ -1,7 +1,5 @@
 """Runs with more records than a report may take memory for: their newest are read, and that is said."""
 
-from __future__ import annotations
-
 import tracemalloc
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Following a run: each look reads only what is new, and sees what a whole reading would see."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a reader sees of the processes that write the traces."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

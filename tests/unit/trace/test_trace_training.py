@@ -1,7 +1,5 @@
 """The losses beside a trace: optional, and never trusted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

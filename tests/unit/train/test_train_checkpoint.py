@@ -1,7 +1,5 @@
 """Checkpoints that cannot be written or used."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

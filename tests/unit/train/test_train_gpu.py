@@ -1,7 +1,5 @@
 """Watching a GPU: against a stand-in for NVML, and against the real package on a machine that may have no GPU."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

@@ -1,7 +1,5 @@
 """The schedule of the learning rate."""
 
-from __future__ import annotations
-
 import pytest
 
 from pyddpdiag.train.loop import rate

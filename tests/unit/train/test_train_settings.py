@@ -1,7 +1,5 @@
 """Settings of a training, and the folders of its traces."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

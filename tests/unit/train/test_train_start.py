@@ -1,7 +1,5 @@
 """What a training does before its ranks are started."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

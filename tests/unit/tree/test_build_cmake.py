@@ -1,7 +1,5 @@
 """What CMake makes of the project: configured here in all its forms, compiled in none."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """dev.py: the first command that a newcomer runs."""
 
-from __future__ import annotations
-
 import runpy
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The build's numbers are kept in several files; these tests hold them together."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """noxfile.py's own helpers: what is heard while something is built, and how the module is built."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """Docstrings say which errors a function raises, in a section "Raises:"."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

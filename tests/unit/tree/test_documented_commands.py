@@ -1,7 +1,5 @@
 """The commands of the walk-through, each for its system, as the command line takes them. Needs no torch."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Rules of the tree that no linter knows. Each checker is tried on a line that breaks its rule, too."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 See support/windows_form.py. `.ci/run` has this in the sessions `test` and `windows`.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Needs neither torch nor the native module; `python3 dev.py windows` runs it with the other checks.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -3,8 +3,6 @@
 Found in the text of the tests, since a run shows only what it comes to. What is skipped there may do as it likes.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The workloads: digits and their shards, folders of images, texts by characters, and the networks."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

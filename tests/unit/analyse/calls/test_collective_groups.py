@@ -1,7 +1,5 @@
 """Other collectives by process group, paired over the ranks that meet in them."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any
@@ -116,11 +114,8 @@ def test_calls_that_nobody_can_pair_have_no_wait(tmp_path: Path) -> None:
 def test_different_calls_are_reported_with_their_group(tmp_path: Path) -> None:
     write(tmp_path, sizes={2: 128})
     (mismatch,) = load_report(tmp_path).mismatches
-    assert (mismatch.group, mismatch.field, mismatch.values) == (
-        f"group {OTHER:x}",
-        "bytes",
-        {2: "128", 3: "64"},
-    )
+    seen = (mismatch.group, mismatch.field, mismatch.values)
+    assert seen == (f"group {OTHER:x}", "bytes", {2: "128", 3: "64"})
 
 
 def meet(folder: Path, missing: int, *, named: bool = True, since: int = 0) -> RunView:

@@ -1,7 +1,5 @@
 """Collectives other than buckets into which the ranks put different things."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

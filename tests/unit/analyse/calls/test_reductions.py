@@ -1,7 +1,5 @@
 """Which of the ranks' own reductions differ, by what their sidecars keep of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from pyddpdiag.analyse.calls.different import DifferentReductions, different_reductions

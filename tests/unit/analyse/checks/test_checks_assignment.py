@@ -1,13 +1,12 @@
 """Advice about buckets where the parameters' sizes are known: DDP splits no parameter, whatever the cap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 import pytest
-from support.laid_out import MB, number, write
+from support.laid_out import MB, write
+from support.reported import number
 from support.trace_writer import GROUP
 
 from pyddpdiag.analyse.assignment import assignment
@@ -78,11 +77,8 @@ def test_no_cap_is_advised_where_one_parameter_is_nearly_all(tmp_path: Path, cap
         [[2, 1, 0]],
         cap_mb=cap_mb,
     )
-    assert (found.kind, found.parameter, found.evidence["bucket_cap_mb"]) == (
-        "single_bucket",
-        "emb.weight",
-        None,
-    )
+    seen = (found.kind, found.parameter, found.evidence["bucket_cap_mb"])
+    assert seen == ("single_bucket", "emb.weight", None)
     assert f"parameter 'emb.weight' alone is {size(4 * prod(TABLE))} of 61.6 MB" in found.message
     assert "sparse=True" in found.advice and "16 bits" in found.advice and "bucket_cap_mb" not in found.advice
 

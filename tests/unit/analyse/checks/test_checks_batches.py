@@ -1,7 +1,5 @@
 """Why a rank computes for longer, as far as its batches and settings tell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

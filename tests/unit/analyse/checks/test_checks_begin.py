@@ -1,7 +1,5 @@
 """What a rank does alone between its first module and that module's first pass."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What goes on between steps and epochs: a rank that works alone, all ranks that pause."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -113,12 +111,8 @@ def test_without_a_collective_the_others_wait_in_the_next_step(tmp_path: Path) -
         now += alone + 40 * MS
     report = report_of(writers, tmp_path)
     found = report.verdict.findings[0]
-    assert (found.kind, found.rank, found.evidence["times"], found.confidence) == (
-        "rank_alone",
-        1,
-        2,
-        "medium",
-    )
+    seen = (found.kind, found.rank, found.evidence["times"], found.confidence)
+    assert seen == ("rank_alone", 1, 2, "medium")
     assert "works alone between steps, 2 times" in found.message
     assert (
         found.where == "train.py:9 in evaluate"

@@ -1,7 +1,5 @@
 """Ranks that save into the same file, and innocent ones that look like them, from written traces."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,12 +36,8 @@ def look(folder: Path, *ranks: Sequence[Mapping[str, Any]], **training: Any) -> 
 def test_ranks_that_save_into_one_file_at_once_are_named_with_the_line(tmp_path: Path) -> None:
     mine, theirs = saved((2100, 2140), (2500, 2540)), saved((2110, 2150), (2600, 2640))
     (found,) = look(tmp_path, [mine], [theirs], [])
-    assert (found.severity, found.confidence, found.rank, found.where) == (
-        "warning",
-        "high",
-        None,
-        "train.py:63",
-    )
+    seen = (found.severity, found.confidence, found.rank, found.where)
+    assert seen == ("warning", "high", None, "train.py:63")
     assert found.message == (
         "ranks 0, 1 save into the same file last.pt at train.py:63, 2 of 4 times while another rank did: the file may "
         "hold a mixture of what they wrote, and not load."

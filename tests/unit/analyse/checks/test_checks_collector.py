@@ -1,7 +1,5 @@
 """At which line Python's garbage collector mostly collects, from looks that see the recorder note its end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Evaluations that every rank makes in full, and innocent ones that look like them, from written traces."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

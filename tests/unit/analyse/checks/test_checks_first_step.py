@@ -1,7 +1,5 @@
 """What a rank does alone before the first step: not its first pass, and no batch that is late as others are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A run on other machines, seen through a shared folder: heartbeats tell who lives."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines that take time in each step and belong to no part of it, and what looks like them, from written traces."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,13 +1,11 @@
 """The bucket layout as the cause of exposed communication, and settings that differ between ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.laid_out import MB, number, write
-from support.reported import findings
+from support.laid_out import MB, write
+from support.reported import findings, number
 from support.trace_writer import write_training
 
 from pyddpdiag.analyse.view import RunView

@@ -1,7 +1,5 @@
 """Which line of the script a finding names, and when it names none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

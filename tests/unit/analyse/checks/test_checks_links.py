@@ -1,7 +1,5 @@
 """Checks that name a link, a host or an interface."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

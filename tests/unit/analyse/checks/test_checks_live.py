@@ -1,7 +1,5 @@
 """What is said of a run that is looked at while it runs: real processes, written traces."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

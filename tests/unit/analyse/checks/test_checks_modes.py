@@ -1,7 +1,5 @@
 """Modules that are trained in evaluation mode, and innocent ones, from written traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Machines that were lost, those that were not, and wall clocks that show another time."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Optimizers, schedulers and averages of the script's own, right and wrong, from written traces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Collectives other than buckets: what they take of a step, and gradient accumulation in the table of ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -111,11 +109,8 @@ def broadcast(folder: Path, *, takes: float, root_late: float = 0.0) -> RunRepor
 def test_a_broadcast_costs_what_its_receiver_waits_once_the_root_has_begun(tmp_path: Path) -> None:
     """Rank 0 spends 0.5 ms there and then waits for rank 1, which spends 31: no rank is late, and it is not healthy."""
     found = broadcast(tmp_path, takes=31.0).verdict.findings[0]
-    assert (found.kind, found.confidence, found.evidence["name"]) == (
-        "other_collectives",
-        "high",
-        "gloo:broadcast",
-    )
+    seen = (found.kind, found.confidence, found.evidence["name"])
+    assert seen == ("other_collectives", "high", "gloo:broadcast")
     assert found.cost_ms == pytest.approx(31.0, abs=1.0)
 
 

@@ -1,7 +1,5 @@
 """What a script or DDP does in every step beside reducing gradients: values to log, buffers, a search."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

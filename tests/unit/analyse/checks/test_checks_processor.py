@@ -1,7 +1,5 @@
 """What the processor's readings tell: why a rank is late, who waits for a core, what the collector takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks of links by the round trips while they carry: queues, long ways and lossy lines are distinguished."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ranks that are late now and then, and pauses of all ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranks that train on the same data, and innocent trainings that look like it, from written traces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,8 @@ def test_the_same_data_on_all_ranks(tmp_path: Path) -> None:
         "distinct": 1,
     }
     (found,) = _found(tmp_path, gradient=lambda _, step: 2.0 + step, training=({"loaders": [loader]},) * 2)
-    assert (found.kind, found.severity, found.confidence, found.since_step) == (
-        "same_data",
-        "warning",
-        "high",
-        0,
-    )
+    seen = (found.kind, found.severity, found.confidence, found.since_step)
+    assert seen == ("same_data", "warning", "high", 0)
     assert found.evidence["passes"] == 4 and found.evidence["equal_bits"] == 1
     assert "gives each of them the part of rank 0" in found.message and "rank=dist.get_rank()" in found.advice
 

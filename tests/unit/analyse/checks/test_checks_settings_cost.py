@@ -1,7 +1,5 @@
 """Settings that cost time, by what the sidecars say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

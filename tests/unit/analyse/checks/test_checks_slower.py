@@ -1,7 +1,5 @@
 """All ranks become slower in a part of the run: found with its steps and cause; a run that varies is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """More threads than cores: who has them, and who waits because of that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

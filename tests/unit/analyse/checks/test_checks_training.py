@@ -1,7 +1,5 @@
 """Mistakes in a training, and innocent trainings that look like them, from written traces."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

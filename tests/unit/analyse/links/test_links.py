@@ -1,7 +1,5 @@
 """From readings of connections to links between ranks."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable
@@ -37,12 +35,8 @@ def two(
 def test_a_link_is_the_difference_of_its_readings(tmp_path: Path) -> None:
     there, back = two(tmp_path, busy_us=500_000, retransmitted=900, dsack_dups=200).links
     assert (there.rank, there.peer, there.local, there.remote) == (0, 1, "10.0.0.1", "10.0.0.2")
-    assert (there.bytes, there.segments, there.retransmitted, there.dsack_dups) == (
-        100_000_000,
-        70_000,
-        900,
-        200,
-    )
+    seen = (there.bytes, there.segments, there.retransmitted, there.dsack_dups)
+    assert seen == (100_000_000, 70_000, 900, 200)
     assert there.busy_ms_per_mb == pytest.approx(5.0)
     assert there.loss_fraction == pytest.approx(0.01)
     assert there.min_rtt_ms == pytest.approx(0.02)

@@ -1,7 +1,5 @@
 """The bounds that decide about links: each of these tests fails if its bound is a fifth larger or smaller."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What other programs send over the ranks' interfaces, from the interfaces' counters and the links' bytes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

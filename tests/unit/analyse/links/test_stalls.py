@@ -1,7 +1,5 @@
 """Links that are slow, or carry nothing, for moments or a while: known by what is busy, confirmed and sent again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

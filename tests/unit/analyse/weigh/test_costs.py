@@ -1,7 +1,5 @@
 """Costs of findings, their order, and the sentence on top."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

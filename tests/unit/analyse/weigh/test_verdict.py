@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.reported import report_of
+from support.reported import number, report_of
 from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 
 from pyddpdiag.model.findings import Finding
@@ -13,12 +11,6 @@ from pyddpdiag.pipeline import exit_code, load_report
 
 def findings(folder: Path) -> dict[str, Finding]:
     return {finding.kind: finding for finding in load_report(folder).verdict.findings}
-
-
-def number(finding: Finding, name: str) -> float:
-    value = finding.evidence[name]
-    assert isinstance(value, (int, float))
-    return value
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])

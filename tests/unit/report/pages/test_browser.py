@@ -1,7 +1,5 @@
 """Pages in a real browser: nothing goes wrong, nothing is loaded, no chart is empty; keys, clicks and print work."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every text of a page can be read in light, in dark and on paper: WCAG's AA, a contrast of 4.5 to 1 at least."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 

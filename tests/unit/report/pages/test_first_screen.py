@@ -1,7 +1,5 @@
 """The first screen of a run's page: four numbers, and where the time goes with what is to blame marked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The map of many ranks: bounded for any run, and its hottest cell is where a rank was late."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page of a run by its structure: every view is there, says what the report says, and stays small."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser
