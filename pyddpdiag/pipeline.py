@@ -10,10 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
-from pyddpdiag.analyse.checks.low_gpu_use import judge
+from pyddpdiag.analyse.checks.use import judge
 from pyddpdiag.analyse.details import run_details
 from pyddpdiag.analyse.intake import Intake
-from pyddpdiag.analyse.starts import report_of_starts
+from pyddpdiag.analyse.standstill import report_of_starts
 from pyddpdiag.analyse.summary import analyse
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.errors import PyddpdiagError, TraceError, UsageError
@@ -23,8 +23,7 @@ from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.place import is_url, shown
-from pyddpdiag.report.json import report_to_json
-from pyddpdiag.report.saved import read_report
+from pyddpdiag.report.json import read_report, report_to_json
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.budget import USUAL_GB

@@ -1,4 +1,4 @@
-"""What the ranks' sidecars say of their batches: how many each has, and which ranks are given the same ones."""
+"""What the ranks' sidecars say of the data: batches, evaluations, and files into which several ranks save."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE, TWICE, WORK_SHARE
 from pyddpdiag.analyse.grouped import Float64, sure_median
-from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.training import training_loader
+from pyddpdiag.analyse.settings import odd_ones, training_loader
+from pyddpdiag.analyse.spans import Coverage
+from pyddpdiag.model.saves import Saved
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.training import Evaluated
 from pyddpdiag.model.words import listed
 
 SAME_SIZES: Final = (
@@ -151,3 +153,119 @@ def _values(sidecars: Mapping[int, Sidecar]) -> tuple[list[int], Float64]:
     }
     common = sorted(set.intersection(*map(set, given.values()))) if given else []
     return list(given), np.array([[one[place] for one in given.values()] for place in common], np.float64)
+
+
+@dataclass(frozen=True)
+class FullEvaluation:
+    """`passes` over a loader of `samples` samples (None: not known), in which all `ranks` get the same batches.
+
+    `took_s`: the passes in sum, on the rank that was quickest. `where`: the line that takes the batches; empty: not
+    known. `compared`: passes whose batches were compared.
+    """
+
+    ranks: tuple[int, ...]
+    sampler: str
+    samples: int | None
+    passes: int
+    took_s: float
+    where: str
+    compared: int
+
+    @property
+    def saved_s(self) -> float:
+        """What they would take less if each rank had its part of the data."""
+        return self.took_s * (1 - 1 / len(self.ranks))
+
+
+def full_evaluations(sidecars: Mapping[int, Sidecar]) -> tuple[FullEvaluation, ...]:
+    """The evaluations that each of these ranks makes in full, the longest first.
+
+    Their batches tell: ranks whose data sets are parts of one have other batches. An evaluation whose batches could not
+    be read, or whose order is another on each rank, is left out, and one of a single rank is none.
+    """
+    if len(sidecars) < 2:
+        return ()
+    first, *others = (one.training.evaluated for _, one in sorted(sidecars.items()))
+    found = []
+    for mine in first:
+        theirs = [next((one for one in each if _is_same(mine, one)), None) for each in others]
+        same = [mine, *(one for one in theirs if one is not None)]
+        if mine.loader.distributed or len(same) < len(sidecars):
+            continue
+        passes, compared = (
+            min(counts) for counts in zip(*((one.passes, len(one.marks)) for one in same), strict=True)
+        )
+        took_s = min(one.seconds * passes / one.passes for one in same)
+        found.append(
+            FullEvaluation(
+                tuple(sorted(sidecars)),
+                mine.loader.sampler,
+                mine.loader.length,
+                passes,
+                took_s,
+                mine.where,
+                compared,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -one.took_s))
+
+
+def _is_same(mine: Evaluated, other: Evaluated) -> bool:
+    """Whether both went through the same batches of a like loader at the same line, as far as both know them."""
+    pairs = list(zip(mine.marks, other.marks, strict=False))
+    alike = mine.loader == other.loader and mine.where == other.where
+    return alike and bool(pairs) and all(left == right != 0 for left, right in pairs)
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """A file into which `ranks` save, each at least once.
+
+    Attributes:
+        ranks: of one machine.
+        name: of the file.
+        where: the line that saves it, on the lowest rank that knows it; empty: not known.
+        times: saves of all of them.
+        at_once: of the saves whose times are known, how many ran while another rank's did.
+        known: how many that are.
+    """
+
+    ranks: tuple[int, ...]
+    name: str
+    where: str
+    times: int
+    at_once: int
+    known: int
+
+
+def shared_files(sidecars: Mapping[int, Sidecar], clocks: Mapping[int, str]) -> tuple[SharedFile, ...]:
+    """The files into which several ranks save, those saved at the same time most often first.
+
+    Args:
+        clocks: what names the clock of each rank's times; ranks of one machine have the same, whatever host their
+            containers call it. Empty: not known.
+    """
+    by_file: dict[tuple[str, str], dict[int, Saved]] = {}
+    for rank, sidecar in sorted(sidecars.items()):
+        for one in sidecar.training.saved if clocks.get(rank) else ():
+            by_file.setdefault((clocks[rank], one.file), {})[rank] = one
+    found = [_shared(saved) for saved in by_file.values() if len(saved) > 1]
+    return tuple(sorted(found, key=lambda one: (-one.at_once, -one.times)))
+
+
+def _shared(saved: Mapping[int, Saved]) -> SharedFile:
+    ranks = tuple(sorted(saved))
+    at_once = 0
+    for rank, one in saved.items():
+        theirs = [span for other, each in saved.items() if other != rank for span in each.spans]
+        if one.spans and theirs:
+            busy = Coverage(*np.array(theirs, np.int64).T)
+            at_once += int(np.count_nonzero(busy.within(*np.array(one.spans, np.int64).T)))
+    return SharedFile(
+        ranks,
+        saved[ranks[0]].name,
+        next((saved[rank].where for rank in ranks if saved[rank].where), ""),
+        sum(one.times for one in saved.values()),
+        at_once,
+        sum(len(one.spans) for one in saved.values()),
+    )

@@ -7,23 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from pyddpdiag.analyse.distinct import in_any
+from pyddpdiag.analyse.grouped import Float32
 from pyddpdiag.analyse.life import RankLife
 from pyddpdiag.analyse.step_matrix import side_by_side
-from pyddpdiag.model.cube import PARTS, SPANS, Cube, RankParts
+from pyddpdiag.model.cube import BEFORE, PARTS, SPANS, Cube, RankParts
 from pyddpdiag.model.steps import StepTable
+from pyddpdiag.trace.rows import Int64
 
 
 def cube(ranks: Sequence[int], lives: Sequence[RankLife]) -> Cube:
     """What the ranks' steps consist of; `lives` are theirs, in the same order."""
     steps = in_any([life.step for life in lives]) if lives else np.empty(0, np.int64)
     names = ("exposed", *SPANS, *(part for part in PARTS if part not in ("late", "communication")))
-    # In single precision, which is exact to a nanosecond or so: a run may have millions of steps.
-    ms = {
-        name: side_by_side([(life.step, life.columns[name] * 1e3) for life in lives], steps).astype(
-            np.float32
-        )
-        for name in names
-    }
+    ms = _columns(names, lives, steps)
     exposed = ms.pop("exposed")
     spans = {name: ms.pop(name) for name in SPANS}
     # Where a rank's step is not known, that rank may have waited less.
@@ -31,6 +27,21 @@ def cube(ranks: Sequence[int], lives: Sequence[RankLife]) -> Cube:
     late = np.where(np.isnan(exposed), exposed, np.nan_to_num(exposed - least))
     parts = {**ms, "late": late, "communication": exposed - late}
     return Cube(tuple(ranks), steps, parts, any(life.split for life in lives), spans)
+
+
+def before_steps(of: Cube, lives: Sequence[RankLife]) -> dict[str, Float32]:
+    """`BEFORE` the steps of a cube: [steps, ranks] in ms."""
+    return _columns(BEFORE, lives, of.step)
+
+
+def _columns(names: Sequence[str], lives: Sequence[RankLife], steps: Int64) -> dict[str, Float32]:
+    # In single precision, which is exact to a nanosecond or so: a run may have millions of steps.
+    return {
+        name: side_by_side([(life.step, life.columns[name] * 1e3) for life in lives], steps).astype(
+            np.float32
+        )
+        for name in names
+    }
 
 
 def rank_parts(steps: StepTable, of: Cube) -> tuple[RankParts, ...]:

@@ -7,10 +7,13 @@ numbers that takes some twenty times as long as a look at their order, which is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+T = TypeVar("T")
 
 Numbers = npt.NDArray[Any]
 """One column of whole numbers."""
@@ -40,6 +43,13 @@ def in_all(columns: Sequence[Numbers]) -> Numbers:
         if not np.array_equal(column, found):
             found = np.intersect1d(found, column, assume_unique=True)
     return found
+
+
+def joined(parts: Sequence[T]) -> T:
+    """The same columns of all of these, one or more, one after the other."""
+    names = [each.name for each in fields(parts[0])]  # type: ignore[arg-type]  # a dataclass of arrays
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return type(parts[0])(**columns)
 
 
 def without(numbers: Numbers, others: Numbers) -> Numbers:

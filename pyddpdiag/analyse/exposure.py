@@ -7,15 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import (
-    HEALTHY_SHARE,
-    LARGE_SHARE,
-    LEAST_MS,
-    LEAST_STEPS,
-    MATTERS_SHARE,
-    SEVERAL,
-    confidence,
-)
+from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.shares import Share, share_of_median, share_of_sums
 from pyddpdiag.analyse.step_matrix import StepMatrix, exposed_ms, median, step_walls
@@ -80,7 +72,7 @@ class Exposure:
     @property
     def confidence(self) -> Confidence:
         """`low` where it is no more than other load on the machine may cause."""
-        return confidence(self.typical.steps) if self.is_large else "low"
+        return bounds.confidence(self.typical.steps) if self.is_large else "low"
 
     @property
     def share(self) -> float:
@@ -99,12 +91,12 @@ class Exposure:
     @property
     def is_large(self) -> bool:
         """Whether a typical step exposes more than other load on the machine may cause."""
-        return self.is_typical and self.typical.at_least >= LARGE_SHARE
+        return self.is_typical and self.typical.at_least >= bounds.LARGE_SHARE
 
     @cached_property
     def span(self) -> Stretches | None:
         """The parts of the run in which it is large; None: there are none."""
-        return stretches(self.least - np.maximum(LEAST_MS, LARGE_SHARE * self.wall))
+        return stretches(self.least - np.maximum(bounds.LEAST_MS, bounds.LARGE_SHARE * self.wall))
 
     def within(self, span: Stretches) -> Exposure:
         """The same of these parts alone."""
@@ -113,14 +105,14 @@ class Exposure:
 
     def is_worth(self, cost_ms: float) -> bool:
         """Whether a part of it is large enough to be named as the cause."""
-        return cost_ms >= max(LEAST_MS, MATTERS_SHARE * self.step_ms)
+        return cost_ms >= max(bounds.LEAST_MS, bounds.MATTERS_SHARE * self.step_ms)
 
     def _judged(self, least_ms: float, share: float) -> bool:
         return (
             self.can_judge
-            and self.typical.steps >= LEAST_STEPS
-            and least_ms >= LEAST_MS
-            and share >= HEALTHY_SHARE
+            and self.typical.steps >= bounds.LEAST_STEPS
+            and least_ms >= bounds.LEAST_MS
+            and share >= bounds.HEALTHY_SHARE
         )
 
 
@@ -132,7 +124,7 @@ def exposure(steps: StepMatrix) -> Exposure:
 
 def exposure_of(least: Float64, wall: Float64, step_ms: float, *, can_judge: bool) -> Exposure:
     """The same from the values of each step: `least` and `wall` as in `Exposure`, `step_ms` the median step."""
-    rest = np.argsort(np.nan_to_num(least), kind="stable")[: max(0, len(least) - SEVERAL)]
+    rest = np.argsort(np.nan_to_num(least), kind="stable")[: max(0, len(least) - bounds.SEVERAL)]
     return Exposure(
         least,
         wall,

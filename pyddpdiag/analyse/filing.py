@@ -1,17 +1,17 @@
-"""Files the samples of a rank's stack: into which part of the training, and into which step, each one fell."""
+"""Files the samples of a rank's stack: into which part of the training and which step each fell; and draws them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.analyse.phases import RankPhases
+from pyddpdiag.analyse.spans import Passes, RankPhases
 from pyddpdiag.analyse.steps import RankSteps
-from pyddpdiag.model.lines import Lines, Stack
+from pyddpdiag.model.lines import Flame, Lines, Stack
 from pyddpdiag.trace.layout import CollectiveTime, Records
 from pyddpdiag.trace.rows import Bool, Int64
 
@@ -91,11 +91,6 @@ def file_lines(
     """File a rank's samples by its records.
 
     Args:
-        lines: the samples.
-        steps: what the records say of its steps.
-        passes: its backward passes.
-        collectives: records of its other operations.
-        phases: its program's.
         cut: whether older records were overwritten, or not read.
     """
     order = np.argsort(np.array(lines.at_ns, np.int64), kind="stable")
@@ -189,8 +184,6 @@ def _steps(at: Int64, steps: RankSteps) -> Int64:
     """A rank's own time of a step begins where its last all-reduce of the step before was over."""
     met = np.flatnonzero(steps.finish > 0)
     found = np.full(len(at), -1, np.int64)
-    if not len(met):
-        return found
     finish = np.maximum.accumulate(steps.finish[met])
     place = np.searchsorted(finish, at, "left")
     known = (place > 0) & (place < len(finish))
@@ -205,3 +198,53 @@ def _phase(at: Int64, phases: RankPhases) -> npt.NDArray[np.int16]:
         end = np.where(phases.end[mine] > 0, phases.end[mine], _OPEN)
         found[_within(at, phases.begin[mine], end)] = number
     return found
+
+
+ON_DISK: Final = "waits for a disk"
+"""Below the line or the call in which a thread did so."""
+
+LEAST: Final = 0.002
+"""Share of all looks at the rank: what has fewer is not drawn."""
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.count = 0
+        self.below: dict[str, _Node] = {}
+
+
+def stacks_of(lines: RankLines) -> Iterable[tuple[tuple[str, ...], int]]:
+    """Each part with each stack in it, the outermost first, and how many looks saw that."""
+    for number, part in enumerate(PARTS):
+        counts = np.bincount(lines.stack[lines.part == number], minlength=len(lines.stacks)).tolist()
+        for stack, count in zip(lines.stacks, counts, strict=True):
+            if count:
+                names = [part, *map(str, stack.lines), stack.call, ON_DISK if stack.on_disk else ""]
+                yield tuple(name for name in names if name), count
+
+
+def flame(rank: int, lines: RankLines) -> Flame:
+    """The bars of one rank; beside one another, the one with most looks first. Parts keep their order."""
+    root = _Node()
+    for names, count in stacks_of(lines):
+        node = root
+        node.count += count
+        for name in names:
+            node = node.below.setdefault(name, _Node())
+            node.count += count
+    bars: list[tuple[str, int, float, float]] = []
+    second = lines.interval_ms / 1e3
+    _place(root, 0, 0, LEAST * root.count, second, bars)
+    names, depth, start, end = zip(*bars, strict=True) if bars else ((), (), (), ())
+    return Flame(rank, names, depth, start, end)
+
+
+def _place(
+    node: _Node, depth: int, at: int, least: float, second: float, bars: list[tuple[str, int, float, float]]
+) -> None:
+    below = node.below.items()
+    for name, each in below if depth == 0 else sorted(below, key=lambda item: -item[1].count):
+        if each.count >= least:
+            bars.append((name, depth, at * second, (at + each.count) * second))
+            _place(each, depth + 1, at, least, second, bars)
+        at += each.count

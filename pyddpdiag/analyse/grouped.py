@@ -12,19 +12,20 @@ from pyddpdiag.model.stats import Stat
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 QUANTILES = (0.5, 0.95)
 
 FEW: Final = 64
 """With fewer values per group, a loop over the groups does not pay off."""
 
 
-def stats_by(values: Float64, codes: npt.NDArray[np.int64], groups: int) -> list[Stat]:
+def stats_by(values: Float64, codes: Int64, groups: int) -> list[Stat]:
     """Median and 95th percentile of `values` by group.
 
     Args:
         values: float64; NaN is left out.
         codes: the group of each value, 0 to groups - 1.
-        groups: number of groups.
     """
     known = ~np.isnan(values)
     values, codes = values[known], codes[known]
@@ -46,7 +47,7 @@ def stats_by(values: Float64, codes: npt.NDArray[np.int64], groups: int) -> list
     return [Stat(median, p95) for median, p95 in zip(*columns, strict=True)]
 
 
-def _sorted(values: Float64, codes: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> Float64:
+def _sorted(values: Float64, codes: Int64, start: Int64) -> Float64:
     """The values by group and size; `start` is where each group begins."""
     if len(values) < FEW * len(start):
         return values[np.lexsort((values, codes))]

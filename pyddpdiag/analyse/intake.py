@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
-from pyddpdiag.analyse.empty import Empty
 from pyddpdiag.analyse.filing import RankLines, file_lines
+from pyddpdiag.analyse.fingerprints import WatchedBuckets, WeightMarks, rank_watched, rank_weights
 from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
-from pyddpdiag.analyse.memory import Growth, growth
 from pyddpdiag.analyse.operations import RankOperations, rank_operations, trained_until_ns
-from pyddpdiag.analyse.passes import Passes
-from pyddpdiag.analyse.phases import RankPhases, rank_phases
+from pyddpdiag.analyse.spans import Passes, RankPhases, rank_phases
 from pyddpdiag.analyse.steps import RankSteps, StepCounter
-from pyddpdiag.analyse.usage import RankUsage, rank_usage
-from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
-from pyddpdiag.analyse.weights import WeightMarks, rank_weights
+from pyddpdiag.analyse.usage import Growth, RankUsage, growth, rank_usage
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.ledger import Places
 from pyddpdiag.trace.lines import LinesReader
 from pyddpdiag.trace.merge import Merged
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import CHUNK, arrange
+
+
+class Empty:
+    """The empty arrays that were seen, each once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[np.dtype[Any], tuple[int, ...]], np.ndarray[Any, Any]] = {}
+
+    def shared(self, part: Any) -> Any:
+        """The same, where every empty array in it is the one that others have as well.
+
+        Args:
+            part: an array, or a dataclass or dictionary with such parts; anything else is given back as it is.
+        """
+        if isinstance(part, np.ndarray):
+            return part if part.size else self._seen.setdefault((part.dtype, part.shape), part)
+        if isinstance(part, dict):
+            return {key: self.shared(value) for key, value in part.items()}
+        if is_dataclass(part) and not isinstance(part, type):
+            return replace(
+                part, **{each.name: self.shared(getattr(part, each.name)) for each in fields(part)}
+            )
+        return part
 
 
 @dataclass(frozen=True, eq=False)

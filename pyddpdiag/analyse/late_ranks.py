@@ -9,39 +9,21 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import (
-    BUSY_LOAD,
-    FAULT_MS,
-    HEALTHY_SHARE,
-    LARGE_SHARE,
-    LEAST_MS,
-    LEAST_STEPS,
-    MOST,
-    QUIET_SHARE,
-    SEVERAL,
-    SHARED_TIMES,
-    SURELY_EARLY,
-    WINDOW,
-    Z99,
-    confidence,
-    least_ms,
-)
+from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.core_waits import load_per_core, spins
-from pyddpdiag.analyse.extra_time import ExtraTime, part, share, waits_per_cpu
+from pyddpdiag.analyse.episodes import ExtraTime, Lateness, part, share, waits_per_cpu
+from pyddpdiag.analyse.episodes import lateness as lateness_of
 from pyddpdiag.analyse.grouped import Float64, sure_median
 from pyddpdiag.analyse.hot_lines import HotLine
-from pyddpdiag.analyse.lateness import Lateness
-from pyddpdiag.analyse.lateness import lateness as lateness_of
 from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.settings import by_host, fewer_threads
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
-from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
+from pyddpdiag.analyse.windows import Span, Stretches, by_window, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
-from pyddpdiag.trace.rows import Bool
 
-SHORT: Final = 2 * WINDOW
+SHORT: Final = 2 * bounds.WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
 
 
@@ -98,21 +80,21 @@ class LateRank:
     def confidence(self) -> Confidence:
         """`low` where a healthy rank may be as late: because of what else its machine does."""
         # That it is the last one is sure, and that it is late by so much is not.
-        if not self.span and self.sure_ms <= least_ms(self.step_ms):
+        if not self.span and self.sure_ms <= bounds.least_ms(self.step_ms):
             return "low"
         # A rank that sleeps or waits for data has nothing to do with the machine's load.
         if self.spins and self.cause in ("compute", "core", None):
             return "low"
-        works = self.cause == "compute" and (self.extra.cpu_times or 0.0) > SHARED_TIMES
+        works = self.cause == "compute" and (self.extra.cpu_times or 0.0) > bounds.SHARED_TIMES
         if self.cause in ("compute", "core", None) and not (works and self.than is None):
             # On a busy machine it may be any rank's turn to wait; and what lasts for a while may be over.
             if self.computes_for_a_while or (self.cause == "core" and (self.is_busy or self.span)):
                 return "low"
-            if self.than is not None and self.sure_ms < SURELY_EARLY * self.step_ms:
+            if self.than is not None and self.sure_ms < bounds.SURELY_EARLY * self.step_ms:
                 return "low"
-            if self.sure_ms < (LARGE_SHARE if self.is_busy else QUIET_SHARE) * self.step_ms:
+            if self.sure_ms < (bounds.LARGE_SHARE if self.is_busy else bounds.QUIET_SHARE) * self.step_ms:
                 return "low"
-        return "medium" if self.span else confidence(self.steps)
+        return "medium" if self.span else bounds.confidence(self.steps)
 
     @property
     def computes_for_a_while(self) -> bool:
@@ -129,11 +111,11 @@ class LateRank:
         The other ranks there tell it at once; one that has a core to itself does not, and the load average does. That
         is of the last minute, and says nothing of a part of a run.
         """
-        if self.load is not None and self.load > BUSY_LOAD:
+        if self.load is not None and self.load > bounds.BUSY_LOAD:
             return True
         if self.others_wait_ms is None:
             return self.span is not None
-        return self.others_wait_ms > least_ms(self.step_ms)
+        return self.others_wait_ms > bounds.least_ms(self.step_ms)
 
     @property
     def waits_for_cores(self) -> bool:
@@ -158,7 +140,7 @@ class LateRank:
     @property
     def waits_for_pages(self) -> bool:
         """Whether most of what it waits for a disk are pages of memory."""
-        return self.cause == "disk" and FAULT_MS * (self.major_faults or 0.0) > (self.disk_ms or 0.0)
+        return self.cause == "disk" and bounds.FAULT_MS * (self.major_faults or 0.0) > (self.disk_ms or 0.0)
 
 
 def late_ranks(
@@ -173,15 +155,10 @@ def late_ranks(
     """The ranks that are late, the costliest first.
 
     Args:
-        steps: the judged steps.
-        lateness: how late every rank is in them.
-        usage: their use of the processor.
         foreign: what they wait for a core because of other programs; [steps, ranks] in ms.
-        sidecars: the ranks' settings.
-        lines: the looks at their threads.
         hot: what takes a part of each step outside of the training itself.
     """
-    if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
+    if len(steps.ranks) < 2 or len(lateness) < bounds.LEAST_STEPS or not steps.can_judge:
         return ()
 
     def described(against: Lateness, place: int, span: Stretches | None = None) -> LateRank:
@@ -211,7 +188,7 @@ def _with_lines(late: LateRank, lateness: Lateness, lines: RunLines, hot: Sequen
     rows = late.span.rows if late.span else np.arange(len(lateness))
     ms = lines.more_on_disk_ms(late.rank, lateness.step[rows]) / len(rows)
     seen = None if np.isnan(ms) else float(ms)
-    waits = max(seen or 0.0, FAULT_MS * (late.major_faults or 0.0))
+    waits = max(seen or 0.0, bounds.FAULT_MS * (late.major_faults or 0.0))
     alone = sorted((one for one in hot if one.ranks == (late.rank,)), key=lambda one: -one.of_step[late.rank])
     alone_ms = sum(one.of_step[late.rank] for one in alone) * late.step_ms
     extra = replace(
@@ -231,49 +208,37 @@ def _places(
     """The columns of late ranks, each with its part of the run."""
     windows = by_window(lateness.wall)
     usual = np.where(np.isnan(windows), steps.wall_ms, windows)
-    threshold = least_ms(steps.wall_ms)
+    threshold = bounds.least_ms(steps.wall_ms)
     some_rank_is = sure_median(lateness.extra.max(axis=1)) > threshold
     # What each rank waits longer for a core than the one that waits least.
     delay = usage.run_delay[lateness.rows]
     waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))
-    unknown = np.asarray(np.isnan(delay).any(axis=1))
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
         if sure_median(extra) > threshold:
             yield place, None
             continue
-        span = _stretches(lateness, waits[:, place], unknown, usual, place)
+        span = _stretches(lateness, waits[:, place], usual, place)
         if span:
             yield place, span
-        elif some_rank_is and median(extra) > threshold and _is_mostly_last(lateness, place):
+        elif some_rank_is and median(extra) > threshold and sure_median(_is_last(lateness, place)) > 0:
             yield place, None
 
 
-def _stretches(
-    lateness: Lateness, waits: Float64, unknown: Bool, usual: Float64, place: int
-) -> Stretches | None:
+def _stretches(lateness: Lateness, waits: Float64, usual: Float64, place: int) -> Stretches | None:
     """The parts of the run in which a rank is late.
 
-    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core (`waits`;
-    `unknown`: the steps in which that is not known of all).
+    In a short one it must be later than healthy ranks are on a busy machine, without its `waits` for a core.
     """
     extra = lateness.extra[:, place]
-    excess = extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual)
+    excess = extra - np.maximum(bounds.LEAST_MS, bounds.HEALTHY_SHARE * usual)
 
-    def is_later(span: Span, share: float) -> bool:
-        return sure_median((extra - waits)[span.rows]) > share * median(usual[span.rows])
+    def is_later(span: Span) -> bool:
+        return sure_median((extra - waits)[span.rows]) > bounds.LARGE_SHARE * median(usual[span.rows])
 
     found = stretches(excess, len(lateness.ranks))
-    if found:
-        return joined(span for span in found.spans if len(span) >= SHORT or is_later(span, LARGE_SHARE))
-    # One that only its lateness tells from chance must cost as much as is worth a finding, and be no wait for a core.
-    worth_ms = HEALTHY_SHARE * float(np.nansum(lateness.wall))
-    if not extra[extra > 0.0].sum() >= worth_ms:
-        return None
-    short = gathered(excess, len(lateness.ranks))
-    if short is None or extra[short.rows].sum() < worth_ms or unknown[short.rows].any():
-        return None
-    return joined([short] if is_later(short, MOST) else [])
+    spans = found.spans if found is not None else ()
+    return joined(span for span in spans if len(span) >= SHORT or is_later(span))
 
 
 def _is_last(lateness: Lateness, place: int) -> Float64:
@@ -281,15 +246,10 @@ def _is_last(lateness: Lateness, place: int) -> Float64:
     return np.asarray(lateness.extra.argmax(axis=1) == place, np.float64)
 
 
-def _is_mostly_last(lateness: Lateness, place: int) -> bool:
-    """Whether a rank is the last one in more than half of the steps, with 99% confidence."""
-    return sure_median(_is_last(lateness, place)) > 0
-
-
 def _is_last_too_often(lateness: Lateness, place: int) -> bool:
     """Whether a rank is the last one more often than by its turn, with 99% confidence (normal approximation)."""
     turn, steps = 1 / len(lateness.ranks), len(lateness)
-    return float(_is_last(lateness, place).mean()) - turn > Z99 * math.sqrt(turn * (1 - turn) / steps)
+    return float(_is_last(lateness, place).mean()) - turn > bounds.Z99 * math.sqrt(turn * (1 - turn) / steps)
 
 
 def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -> Iterator[tuple[int, float]]:
@@ -299,10 +259,10 @@ def _computing_more(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) -
     """
     cpu = usage.cpu[lateness.rows]
     cpu = cpu[~np.isnan(cpu).any(axis=1)]
-    if len(cpu) < LEAST_STEPS:
+    if len(cpu) < bounds.LEAST_STEPS:
         return
     for place, more in enumerate(extra_ms(cpu).T):
-        if sure_median(more) > least_ms(steps.wall_ms) and _is_last_too_often(lateness, place):
+        if sure_median(more) > bounds.least_ms(steps.wall_ms) and _is_last_too_often(lateness, place):
             yield place, median(more)
 
 
@@ -314,10 +274,10 @@ def _most_are_late(steps: StepMatrix, lateness: Lateness, usage: UsageMatrix) ->
     """
     earliest = int(np.median(steps.own[lateness.rows], axis=0).argmin())
     against = lateness_of(steps, earliest)
-    threshold = max(LEAST_MS, LARGE_SHARE * steps.wall_ms)
+    threshold = max(bounds.LEAST_MS, bounds.LARGE_SHARE * steps.wall_ms)
     waits = np.maximum(against.more(np.nan_to_num(usage.run_delay[lateness.rows])), 0.0)
     late = [place for place, extra in enumerate((against.extra - waits).T) if sure_median(extra) > threshold]
-    return against, late if 2 * len(late) > len(steps.ranks) and len(late) <= SEVERAL else []
+    return against, late if 2 * len(late) > len(steps.ranks) and len(late) <= bounds.SEVERAL else []
 
 
 def _describe(
@@ -331,7 +291,7 @@ def _describe(
 ) -> LateRank:
     rows = span.rows if span else np.arange(len(lateness))
     extra = lateness.extra[rows, place]
-    is_late = extra > least_ms(steps.wall_ms)
+    is_late = extra > bounds.least_ms(steps.wall_ms)
     late, mine = lateness.rows[rows][is_late], extra[is_late]
     since, until = span.between(lateness.step) if span else (int(lateness.step[int(is_late.argmax())]), None)
     step_ms = median(lateness.wall[rows]) if span else steps.wall_ms
@@ -352,7 +312,7 @@ def _describe(
         cpu=share(of(cpu), mine),
         core=share(of(delay), mine),
         # Some of it comes with each run.
-        threads=threads if sure_median(of(beside)) > least_ms(step_ms) else None,
+        threads=threads if sure_median(of(beside)) > bounds.least_ms(step_ms) else None,
         waits_per_cpu=waits_per_cpu(
             (median(cpu[:, place]), median(delay[:, place])), (usual, median(rest[1]))
         ),

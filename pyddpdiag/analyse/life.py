@@ -9,14 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from pyddpdiag.analyse.calls.collectives import MEETING
-from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.history import RankHistory, in_parts, rank_history, shared_out
-from pyddpdiag.analyse.phases import RankPhases
-from pyddpdiag.analyse.spans import step_spans
+from pyddpdiag.analyse.spans import Coverage, RankPhases, step_spans
 from pyddpdiag.analyse.steps import RankSteps
 from pyddpdiag.analyse.usage import RankUsage, in_steps
-from pyddpdiag.model.cube import SPANS
+from pyddpdiag.model.cube import BEFORE, SPANS
 from pyddpdiag.trace.layout import BackwardTime, CollectiveTime, Flag, Kind, Records, StepTime
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Bool, Int64
@@ -34,8 +32,8 @@ class RankLife:
     Attributes:
         parts: what needs no other rank, by the names of `model.account`, but for the time within steps.
         phases: seconds of each named phase, wherever it lies.
-        step: the steps after the first ones, with columns of one value each: the parts and spans of the `Cube`, and
-            `exposed` in place of its last two parts.
+        step: the steps after the first ones, with columns of one value each: the parts and spans of the `Cube`, its
+            `before`, and `exposed` in place of its last two parts.
         split: whether the processor time of its thread is known.
         wall_s: all of it.
         between: what the rank did from one meeting with the others to the next.
@@ -100,15 +98,7 @@ class Between:
 def rank_life(
     trace: RankTrace, steps: RankSteps, collectives: Records, phases: RankPhases, usage: RankUsage
 ) -> RankLife:
-    """What is known of one rank's life.
-
-    Args:
-        trace: the rank, with its records.
-        steps: its steps.
-        collectives: its records of other collectives.
-        phases: of its program.
-        usage: what its steps cost the processor.
-    """
+    """What is known of one rank's life."""
     times = collectives["times"]
     begun, ended = times[:, CollectiveTime.STARTED], times[:, CollectiveTime.ENDED]
     whole = (begun > 0) & (ended >= begun)
@@ -154,8 +144,9 @@ def rank_life(
     number = number[first_steps:]
     if len(history):
         before = in_parts(history)
-        parts["between_steps_s"] = parts.get("between_steps_s", 0.0) + float(before.pop("between").sum())
+        parts["between_steps_s"] = parts.get("between_steps_s", 0.0) + float(before["between"].sum())
         before |= {name: np.full(len(history), np.nan) for name in SPANS}
+        before["calls_between"] = np.zeros(len(history))
         columns = {name: np.concatenate([before[name], column]) for name, column in columns.items()}
         number = np.concatenate([history.first, number])
     last = max(edges[2], int(end[-1])) if len(end) else edges[2]
@@ -167,13 +158,17 @@ def rank_life(
         parts,
         of_phases,
         number,
-        # In single precision, as the cube takes them.
-        {name: column.astype(np.float32) for name, column in columns.items()},
+        {name: _single(column) for name, column in columns.items()},
         bool(np.isfinite(usage.cpu).any()) and not trace.on_device,
         (last - edges[0]) / S,
         _between(trace, steps, calls, busy, phases, epochs, forward, int(meets), edges),
         history,
     )
+
+
+def _single(column: Float64) -> Float32:
+    """In single precision, as the cube takes it. A column of nothing but zeros takes no memory."""
+    return column.astype(np.float32) if column.any() else np.broadcast_to(np.float32(0), column.shape)
 
 
 def add(parts: dict[str, float], name: str, nanoseconds: Int64) -> None:
@@ -258,12 +253,7 @@ def _start_up(trace: RankTrace, edges: tuple[int, int, int], first: int) -> dict
 
 
 def _set_up(trace: RankTrace, started: int) -> dict[str, Any]:
-    """What is known of the time before the first module, by the names of `Between`; ms.
-
-    Args:
-        trace: of the rank.
-        started: begin of the process.
-    """
+    """What is known of the time before the first module, by the names of `Between`; ms."""
     marks = trace.sidecar.start_up
     begin, end = _mark(marks, "rendezvous_begin_ns"), _mark(marks, "rendezvous_end_ns")
     busy, calls = [float("nan")] * 2, [float("nan")] * 2
@@ -296,7 +286,9 @@ def _within(
     number, begin, end = spans
     first = int(len(number) > 0 and number[0] == 0)
     add(parts, "first_steps_s", (end - begin)[:first])
+    ended = np.append(begin[:1], end[:-1])[first:]
     number, begin, end = number[first:], begin[first:], end[first:]
+    called = calls.within(ended, begin)
     at = np.searchsorted(steps.step, number)
     marked = (steps.begin[at] >= steps.wait_begin[at]) & (steps.wait_begin[at] > 0)
     data = np.where(marked, steps.begin[at] - steps.wait_begin[at], 0)
@@ -323,6 +315,7 @@ def _within(
         # On an accelerator the host is done with a pass long before it is computed.
         columns[name] = np.full(len(own), np.nan) if trace.on_device else np.clip(wanted, 0.0, own)
         own = own - np.nan_to_num(columns[name])
+    columns |= dict(zip(BEFORE, ((begin - ended - called) / S, called / S), strict=True))
     return columns, first
 
 

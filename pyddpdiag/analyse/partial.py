@@ -55,9 +55,5 @@ def damage(run: Run) -> str:
     which = list(run.damaged)
     how = "are" if len(which) > 1 else "is"
     state = f"{how} damaged" if here & set(which) else "cannot be read"
-    return f"the {verb(which, 'trace', 'traces')} of {ranks(which)} {state} ({_reason(run)})"
-
-
-def _reason(run: Run) -> str:
-    reasons = dict.fromkeys(run.damaged.values())
-    return listed(reasons, 2)
+    why = listed(dict.fromkeys(run.damaged.values()), 2)
+    return f"the {verb(which, 'trace', 'traces')} of {ranks(which)} {state} ({why})"

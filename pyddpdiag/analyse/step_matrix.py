@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from pyddpdiag.analyse.bounds import LEAST_MS, LEAST_STEPS, LONG
 from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.model.steps import StepTable
-from pyddpdiag.trace.rows import Bool
+from pyddpdiag.trace.rows import Bool, Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +22,7 @@ class StepMatrix:
     """
 
     ranks: tuple[int, ...]
-    step: npt.NDArray[np.int64]
+    step: Int64
     wall: Float64
     data_wait: Float64
     exposed: Float64
@@ -63,7 +62,7 @@ def step_walls(steps: StepMatrix) -> Float64:
     return np.asarray(np.fmax.reduce(steps.wall, axis=1)) if steps.wall.size else np.empty(0)
 
 
-def judged_walls(steps: StepTable) -> tuple[npt.NDArray[np.int64], Float64]:
+def judged_walls(steps: StepTable) -> tuple[Int64, Float64]:
     """Number and length of each judged step that is known, as in the matrix; where that is empty, as in the table."""
     found = matrix(steps)
     number, walls = found.step, step_walls(found)
@@ -168,9 +167,7 @@ def lower_median(values: Float64) -> Float64:
     return np.where(np.isnan(values).any(axis=1), np.nan, middle)
 
 
-def side_by_side(
-    columns: Sequence[tuple[npt.NDArray[np.int64], Float32 | Float64]], steps: npt.NDArray[np.int64]
-) -> Float64:
+def side_by_side(columns: Sequence[tuple[Int64, Float32 | Float64]], steps: Int64) -> Float64:
     """One column per rank with its values in these steps."""
     table = np.full((len(steps), len(columns)), np.nan)
     for place, (step, values) in enumerate(columns):

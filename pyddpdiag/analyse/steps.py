@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.calls.collectives import MEETING
-from pyddpdiag.analyse.coverage import Coverage
 from pyddpdiag.analyse.distinct import distinct, in_any
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.spans import Coverage, Passes
 from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.model.steps import StepTable
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Kind, Records, StepTime
@@ -92,8 +91,6 @@ class StepCounter:
     def add(self, rows: BucketRows, of_pass: Int64) -> None:
         """Count these buckets; `of_pass` is the backward pass of each, -1 = not known."""
         begins = np.flatnonzero(np.diff(rows.step, prepend=-1))
-        if not len(begins):
-            return
         # First add up stretches of one step, then add those to other stretches of the same step.
         at = np.searchsorted(self._keys, rows.step[begins])
         np.maximum.at(self._enqueued, at, np.maximum.reduceat(rows.brought, begins))
@@ -176,8 +173,6 @@ def step_table(run: Run, parts: Sequence[RankSteps], own: Sequence[tuple[Int64, 
     """One row per step and rank.
 
     Args:
-        run: all ranks.
-        parts: of each.
         own: of each, milliseconds of its own time by step, as in `life.Between`.
     """
 

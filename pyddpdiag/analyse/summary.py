@@ -6,8 +6,8 @@ import numpy as np
 
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.cube import rank_parts
-from pyddpdiag.analyse.group_paths import group_stats
 from pyddpdiag.analyse.group_view import parts
+from pyddpdiag.analyse.rows import group_stats
 from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
@@ -16,13 +16,13 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.rows import BucketStats, Gap, RankStats
 from pyddpdiag.model.words import count, listed
+from pyddpdiag.trace.rows import Int64
 
 
 def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None) -> RunReport:
     """The report of a run.
 
     Args:
-        view: the run.
         step: show only this step; the verdict still covers the whole run.
         bucket: show buckets whose id begins with this, or with a parameter whose name contains it.
 
@@ -73,9 +73,9 @@ def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None
 def _warnings(view: RunView, step: int | None) -> list[str]:
     """What the reader should know about the traces."""
     warnings = list(view.run.warnings)
-    if view.repeated:
+    if view.merged.repeated:
         warnings.append(
-            f"{count(view.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
+            f"{count(view.merged.repeated, 'bucket record')} repeated an all-reduce that the rank had recorded before."
         )
     if len(view.past):
         before = view.past
@@ -112,7 +112,7 @@ def _matching(buckets: tuple[BucketStats, ...], wanted: str) -> tuple[BucketStat
     return chosen
 
 
-def _steps_there(steps: np.ndarray[tuple[int], np.dtype[np.int64]]) -> str:
+def _steps_there(steps: Int64) -> str:
     return f"Steps here: {steps[0]} to {steps[-1]}." if len(steps) else "There are no steps here."
 
 

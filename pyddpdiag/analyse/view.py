@@ -12,55 +12,63 @@ import numpy as np
 
 from pyddpdiag.analyse.account import account
 from pyddpdiag.analyse.advice import Advice, advice_for
-from pyddpdiag.analyse.alone import Alone, alone
+from pyddpdiag.analyse.batches import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, STILL_MS
-from pyddpdiag.analyse.buckets import bucket_stats
-from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
-from pyddpdiag.analyse.calls.different import different_calls
-from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
-from pyddpdiag.analyse.calls.recurring import CallsInSteps
-from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
-from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
-from pyddpdiag.analyse.core_waits import by_other_programs, spins
-from pyddpdiag.analyse.crowding import Crowding, crowding
-from pyddpdiag.analyse.cube import cube
-from pyddpdiag.analyse.endings import Ending, endings
-from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
+from pyddpdiag.analyse.calls.different import (
+    UnequalCalls,
+    Unmatched,
+    awaited_collectives,
+    different_calls,
+    unequal_calls,
+    unmatched_collectives,
+)
+from pyddpdiag.analyse.calls.parties import (
+    CallsInSteps,
+    HeldUp,
+    Party,
+    held_up,
+    parties,
+    rooted_ms,
+    typical_waits,
+)
+from pyddpdiag.analyse.charges import Charges, charges
+from pyddpdiag.analyse.core_waits import Crowding, by_other_programs, crowding, spins
+from pyddpdiag.analyse.cube import before_steps, cube
+from pyddpdiag.analyse.distinct import joined
+from pyddpdiag.analyse.endings import Ending, Interruption, Node, endings, interruption, nodes
+from pyddpdiag.analyse.episodes import Lateness, lateness
 from pyddpdiag.analyse.exposure import Exposure, exposure
-from pyddpdiag.analyse.first_failure import FirstFailure, first_failure
+from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets, compared_weights
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
 from pyddpdiag.analyse.intake import Intake, RankDigest
-from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
-from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.lines import RunLines
-from pyddpdiag.analyse.links.connections import Connection
+from pyddpdiag.analyse.links.connections import Connection, links
+from pyddpdiag.analyse.links.interface_use import OtherTraffic, other_traffic
 from pyddpdiag.analyse.links.link_faults import LinkFaults
-from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic
-from pyddpdiag.analyse.links.pairs import links
 from pyddpdiag.analyse.links.stalls import Stalls, lost_in, stalls
-from pyddpdiag.analyse.meetings import Meetings, meetings
-from pyddpdiag.analyse.memory import Growth
+from pyddpdiag.analyse.meetings import Alone, Meetings, alone, meetings
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.analyse.nodes import Node, nodes
 from pyddpdiag.analyse.occurrences import Occurrences, measure
-from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
-from pyddpdiag.analyse.pairing import gaps, mismatches
-from pyddpdiag.analyse.phases import phase_matrices, phase_stats
-from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progress
-from pyddpdiag.analyse.ranks import rank_stats
-from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
-from pyddpdiag.analyse.slower import Slower, slower
-from pyddpdiag.analyse.standstill import Standstill, standstill
+from pyddpdiag.analyse.operations import (
+    FirstFailure,
+    Listed,
+    RankOperations,
+    first_failure,
+    open_operations,
+    operation_errors,
+)
+from pyddpdiag.analyse.pairing import SkippedSteps, gaps, mismatches, skipped_steps
+from pyddpdiag.analyse.rows import bucket_stats, rank_stats
+from pyddpdiag.analyse.spans import phase_matrices, phase_stats
+from pyddpdiag.analyse.standstill import Awaited, Progress, Standstill, awaited_buckets, progress, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
-from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
-from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
-from pyddpdiag.analyse.weights import Compared, compared_weights
-from pyddpdiag.analyse.windows import Span
+from pyddpdiag.analyse.usage import Growth, UsageMatrix, usage_matrix, usual_load
+from pyddpdiag.analyse.windows import Slower, Span, slower
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube
 from pyddpdiag.model.gpu import GpuUse
@@ -162,11 +170,6 @@ class RunView:
     def pairs(self) -> int:
         """The number of buckets' all-reduces that ended on every rank."""
         return int(np.count_nonzero(self.occurrences.complete))
-
-    @cached_property
-    def repeated(self) -> int:
-        """The number of bucket records left out because the rank already had a record of that all-reduce."""
-        return self.merged.repeated
 
     @cached_property
     def steps(self) -> StepTable:
@@ -303,6 +306,14 @@ class RunView:
         """What each step's time went to on each rank."""
         return cube(tuple(self._by_rank), [rank.life for rank in self._digests])
 
+    @property
+    def charges(self) -> Charges:
+        """Who and what the judged steps' time went to; not kept, as only the verdict takes from it."""
+        most_are_late = any(late.than is not None for late in self.late_ranks)
+        judged = self.steps.step[self.steps.judged]
+        before = before_steps(self.cube, [rank.life for rank in self._digests])
+        return charges(self.cube, before, self.judged, np.unique(judged), earliest=most_are_late)
+
     @cached_property
     def meetings(self) -> Meetings:
         """What each judged rank did from one meeting with the others to the next."""
@@ -406,11 +417,6 @@ class RunView:
         return endings(self)
 
     @cached_property
-    def exit_codes(self) -> dict[int, int]:
-        """By rank, the exit codes of those that failed by themselves, where their launcher noted them."""
-        return {int(rank): code for note in self.run.nodes.notes for rank, code in note.codes.items()}
-
-    @cached_property
     def interruption(self) -> Interruption | None:
         """By what the run was ended from outside, before anything else went wrong."""
         return interruption(self)
@@ -447,7 +453,7 @@ class RunView:
     @cached_property
     def watched(self) -> WatchedBuckets:
         """The gradients of watched passes."""
-        return watched_buckets([rank.watched for rank in self._digests])
+        return joined([rank.watched for rank in self._digests])
 
     @cached_property
     def weights(self) -> Compared:
@@ -463,6 +469,11 @@ class RunView:
     def links(self) -> tuple[LinkStats, ...]:
         """What each rank sent to each other one, as far as their connections were read."""
         return links(self.connections, self.sidecars)
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether all that ranks send to each other goes over one machine's loopback interface."""
+        return bool(self.links) and all(link.loopback for link in self.links)
 
     @cached_property
     def link_faults(self) -> LinkFaults:

@@ -9,20 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import (
-    ALL_LATENCY_BYTES,
-    ASSUMED_MS_PER_BYTE,
-    BYTES_SHARE,
-    CROWDED_MS,
-    HALVED,
-    LATENCY_SHARE,
-    LEAST_STEPS,
-    LONG,
-    ROUND_MS,
-    SLOW_START,
-    SMALL_BYTES,
-    SMALL_COUNT,
-)
+from pyddpdiag.analyse import bounds
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import BucketStats
@@ -59,7 +46,6 @@ def fit_wire(
     """The fit, by least squares of relative errors; None if the buckets cannot tell.
 
     Args:
-        buckets: of one layout.
         most_ms_per_byte: what a bucket's byte takes at most, for buckets of one size; None: not known.
         most_latency_ms: what a bucket takes at most besides its bytes; None: not known. A small bucket that is on its
             way with a large one takes long, and is no sign of latency. Many may each wait for a core (`CROWDED_MS`).
@@ -67,19 +53,19 @@ def fit_wire(
     known = [
         (float(bucket.bytes), bucket.times.wire_ms.median)
         for bucket in buckets
-        if bucket.judged >= LEAST_STEPS and bucket.bytes > 0 and bucket.times.wire_ms.median
+        if bucket.judged >= bounds.LEAST_STEPS and bucket.bytes > 0 and bucket.times.wire_ms.median
     ]
     if len(known) < 2:
         return None
     size, wire = np.array(known, np.float64).T
-    if size.max() < LONG * size.min():
-        if len(known) < SMALL_COUNT or size.max() > SMALL_BYTES:
+    if size.max() < bounds.LONG * size.min():
+        if len(known) < bounds.SMALL_COUNT or size.max() > bounds.SMALL_BYTES:
             return None
-        slope = ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte
+        slope = bounds.ASSUMED_MS_PER_BYTE if most_ms_per_byte is None else most_ms_per_byte
         latency = float(np.median(wire - slope * size))
         return WireFit(latency, slope, assumed=most_ms_per_byte is None) if latency > 0 else None
     most = np.inf if most_latency_ms is None else most_latency_ms
-    return fit_times(size, wire, max(most, CROWDED_MS) if len(known) >= SMALL_COUNT else most)
+    return fit_times(size, wire, max(most, bounds.CROWDED_MS) if len(known) >= bounds.SMALL_COUNT else most)
 
 
 def fit_times(size: Float64, wire: Float64, most_latency_ms: float = np.inf) -> WireFit:
@@ -109,13 +95,13 @@ def _least_squares(size: Float64, wire: Float64) -> WireFit:
 def most_round_ms(links: Sequence[LinkStats]) -> float | None:
     """The longest of the connections' shortest round trips, and `ROUND_MS`; None where no trip is known."""
     trips = [link.floor_rtt_ms for link in links if link.floor_rtt_ms is not None]
-    return max(trips) + ROUND_MS if trips else None
+    return max(trips) + bounds.ROUND_MS if trips else None
 
 
 def most_latency_ms(links: Sequence[LinkStats]) -> float | None:
     """What an all-reduce over all ranks of these links takes at most besides its bytes; None: not known."""
     most, ranks = most_round_ms(links), len({link.rank for link in links})
-    return None if most is None or ranks < 2 else 2 * (ranks - 1) * SLOW_START * most
+    return None if most is None or ranks < 2 else 2 * (ranks - 1) * bounds.SLOW_START * most
 
 
 def can_halve(buckets: Sequence[BucketStats]) -> bool:
@@ -124,7 +110,7 @@ def can_halve(buckets: Sequence[BucketStats]) -> bool:
 
 
 def _is_large(bucket: BucketStats) -> bool:
-    return bucket.bytes > ALL_LATENCY_BYTES and not bucket.shared_memory
+    return bucket.bytes > bounds.ALL_LATENCY_BYTES and not bucket.shared_memory
 
 
 def half_gain_ms(
@@ -136,8 +122,6 @@ def half_gain_ms(
     buckets gets shorter as a whole.
 
     Args:
-        exposed_ms: per step.
-        buckets: of the lasting layout.
         links: of the run; none: not known.
     """
     if not can_halve(buckets):
@@ -146,7 +130,7 @@ def half_gain_ms(
     fit = fit_wire(buckets, most_latency_ms=most_latency_ms(links))
     latency = fit.latency_ms if fit is not None and not fit.assumed else 0.0
     wire = sum(max(0.0, (bucket.times.wire_ms.median or 0.0) - latency) for bucket in large)
-    return min(exposed_ms, HALVED * wire)
+    return min(exposed_ms, bounds.HALVED * wire)
 
 
 def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float | None:
@@ -154,10 +138,6 @@ def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float |
 
     What was hidden behind the backward pass stays hidden; that it frees the processor is not counted. None: it cannot
     be told, or buckets are in shared memory already.
-
-    Args:
-        exposed_ms: what is exposed per step.
-        buckets: those of one part of the run.
     """
     lasting = lasting_buckets(buckets)
     points = [(bucket.bytes, bucket.times.wire_ms.median) for bucket in lasting]
@@ -174,6 +154,6 @@ def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float |
 def _in_shared_memory(amount: int, wire_ms: float, fit: WireFit | None) -> float:
     """What a bucket would take, that takes `wire_ms` over Gloo."""
     # For buckets of one size, only that separates latency from bytes.
-    unfitted = wire_ms if amount <= SMALL_BYTES else 0.0
+    unfitted = wire_ms if amount <= bounds.SMALL_BYTES else 0.0
     latency = unfitted if fit is None else min(wire_ms, fit.latency_ms)
-    return LATENCY_SHARE * latency + BYTES_SHARE * (wire_ms - latency)
+    return bounds.LATENCY_SHARE * latency + bounds.BYTES_SHARE * (wire_ms - latency)

@@ -148,10 +148,8 @@ def ranks_of(text: str, **nproc: Any) -> Table:
 def cures_table(panel: str, shown: Sequence[str], **words: str) -> Table:
     """The options that name cures, as `cures_given` reads them.
 
-    Args:
-        panel: of --help.
-        shown: those that the first help shows.
-        words: a text of its own for some of them; empty: the command has no such option.
+    `shown`: those that the first help shows. `words`: a text of its own for some of them; empty: the command has no
+    such option.
     """
     choices = {"shared_memory": Shared, "compress": Half}
     return [
@@ -189,7 +187,7 @@ def cures_given(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"lanes": lanes_of(given["lanes"])}
 
 
-def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:
+def lanes_of(text: str | None) -> tuple[str, ...]:
     """The lanes in NAME,NAME or NAME=MBIT,NAME=MBIT, each over an interface that this machine has; None: none.
 
     Raises:
@@ -201,7 +199,7 @@ def lanes_of(text: str | None, option: str = "--lanes") -> tuple[str, ...]:
     if text is None:
         return ()
     names = tuple(text.split(","))
-    interfaces.check(tuple(lane.interface for lane in lanes.parse(names)), f"from {option}")
+    interfaces.check(tuple(lane.interface for lane in lanes.parse(names)), "from --lanes")
     return names
 
 

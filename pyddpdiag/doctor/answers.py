@@ -34,21 +34,19 @@ def outcomes_to_json(outcomes: Sequence[Outcome], shell: Shell, exit_code: int, 
             "exit_code": exit_code,
             "seconds": round(seconds, 3),
             "shell": shell.value,
-            "checks": [outcome_fields(outcome, shell) for outcome in outcomes],
+            "checks": [
+                {
+                    "name": outcome.name,
+                    "status": outcome.status.word,
+                    "text": outcome.text,
+                    "fix": outcome.fix,
+                    "lines": lines_of(outcome, shell),
+                }
+                for outcome in outcomes
+            ],
         },
         indent=2,
     )
-
-
-def outcome_fields(outcome: Outcome, shell: Shell) -> dict[str, object]:
-    """One check for JSON."""
-    return {
-        "name": outcome.name,
-        "status": outcome.status.word,
-        "text": outcome.text,
-        "fix": outcome.fix,
-        "lines": lines_of(outcome, shell),
-    }
 
 
 def print_outcomes(outcomes: Sequence[Outcome], shell: Shell, file: TextIO) -> None:

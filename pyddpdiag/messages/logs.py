@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Final
 
-from pyddpdiag.messages import ends, members, outside, prefixes, tracebacks
+from pyddpdiag.messages import ends, tracebacks
 from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.explain import MAX_TEXT, Explanation, condensed, recognise
 from pyddpdiag.messages.judge import NO_ERROR, OWN_ERROR, THREAD_ERROR, Case, LogVerdict, RankLog, judge
@@ -36,9 +38,8 @@ _WARNS = re.compile(r"\[W[\d ]")
 def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerdict:
     """Judges the logs of one job.
 
-    Args:
-        texts: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
-        lines_for: see `explain`.
+    `texts`: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
+    `lines_for`: see `explain`.
     """
     logs: list[RankLog] = []
     facts: list[Explanation] = []
@@ -54,7 +55,7 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
     logs += _ended_without_a_word(logs, seen)
     first = ends.first_of(seen)
     death = _meaning(first, lines_for) if first is not None else None
-    missing = members.missing_of(texts.values())
+    missing = missing_of(texts.values())
     text = "\n".join(texts.values())
     return judge(Case(tuple(logs), tuple(facts), missing, first, death, text, lines_for))
 
@@ -63,10 +64,10 @@ def _split(name: str, text: str) -> tuple[list[tuple[str, int | None, str]], lis
     """One part per rank, or name, whose prefix stands before lines of the log; the rest is of unknown ranks."""
     lines: dict[int | str | None, list[str]] = {}
     whole: list[str] = []
-    for rank, line in prefixes.lines_of(text):
+    for rank, line in lines_of(text):
         lines.setdefault(rank, []).append(line)
         whole.append(line)
-    own = prefixes.rank_in(name)
+    own = rank_in(name)
     ranks = lines.keys() - {None}
     if not ranks - {own} or (own is not None and len(ranks) <= 1):
         # One rank: its prefix stands before some of its lines only.
@@ -105,10 +106,9 @@ def _read_one(
     Args:
         name: of the part.
         rank: whose it is.
-        text: all of it.
-        shell: to write lines for.
         around: the whole log.
-        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of none.
+        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of
+            none.
     """
     last = text.rstrip().rpartition("\n")[2]
     text = condensed(text)
@@ -116,13 +116,13 @@ def _read_one(
     found = recognise(text, lines_for=shell, around=around if rank is None else f"[rank{rank}] {around}")
     raised = tracebacks.find(text, last)
     beside = {one.start for one in raised if one.aside}
-    facts = [one for one in found if outside.is_outside(one) and not outside.follows_a_failure(one, around)]
+    facts = [one for one in found if ends.is_outside(one) and not ends.follows_a_failure(one, around)]
     # What ended a thread, and not the rank, is no more than a warning.
     inside = [
         replace(one, role=Role.WARNING)
         if one.position in beside
         else replace(one, role=Role.SUMMARY)
-        if outside.is_outside(one)
+        if ends.is_outside(one)
         else one
         for one in found
         if one not in facts
@@ -216,3 +216,118 @@ def _meaning(end: End, shell: Shell | None) -> Explanation | None:
     facts = {"rank": str(end.rank)} if end.rank is not None else {}
     best = min(found, key=lambda one: (one.role, one.position))
     return replace(best, line=clean(end.line, 300), facts={**facts, "exitcode": str(end.code)})
+
+
+_MEMBER = re.compile(r"\bGLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<size>\d+)")
+_ALL_THERE = re.compile(r"\bAll distributed processes registered\b")
+
+
+def missing_of(texts: Iterable[str]) -> Explanation | None:
+    """The ranks of a job that its log does not show to have begun, though it shows others; None: none is missing.
+
+    A log of one rank alone says nothing of the others.
+    """
+    for text in texts:
+        begun = Counter((int(one["rank"]), int(one["size"])) for one in _MEMBER.finditer(text))
+        size = max((size for _, size in begun), default=0)
+        ranks = {rank for rank, of in begun if of == size}
+        if begun.total() < 2 or len(ranks) >= size or _ALL_THERE.search(text):
+            continue
+        missing = ", ".join(str(rank) for rank in range(size) if rank not in ranks)
+        line = next(one.group() for one in _MEMBER.finditer(text) if int(one["size"]) == size)
+        if len(ranks) == 1:
+            cause = (
+                f"{begun.total()} processes began, each as rank {min(ranks)} of {size}: none knows who it is."
+            )
+        else:
+            cause = f"{len(ranks)} of {size} ranks began, and wait for the others."
+        return Explanation(
+            "ranks_missing",
+            cause,
+            "Start the script with srun, with as many tasks on each node as the Trainer has devices "
+            "(--ntasks-per-node), and as many nodes as its num_nodes.",
+            Role.WAITED,
+            lines=("srun --ntasks-per-node=RANKS-PER-NODE python SCRIPT.py",),
+            line=line,
+            facts={"missing": missing},
+        )
+    return None
+
+
+_PREFIXES: Final = re.compile(
+    r"^(?:"
+    # torch, torchrun --tee, torchrun --log-dir.
+    r"\[(?:default|rank)(?P<torch>\d+)\]:? ?"
+    # Horovod, mpirun --tag-output.
+    r"|\[(?:\d+,)?(?P<mpi>\d+)\]<std(?:err|out)>: ?"
+    r")",
+    re.IGNORECASE,
+)
+# Names without a rank: containers of docker compose and of kubectl logs --prefix, and processes of Ray, whose older
+# versions give a number only.
+_NAMES: Final = re.compile(
+    r"^(?:(?P<compose>[A-Za-z][\w.-]*-\d+) +\| ?|\[pod/(?P<pod>[\w.-]+)/[\w.-]+\] ?"
+    r"|\((?P<actor>\w+ pid=\d+)(?:, ip=[\d.]+)?\) ?|\(pid=\d+(?:, ip=[\d.]+)?\) ?)"
+)
+# Of kubectl logs --timestamps, and of programs that log the lines of others.
+_STAMP: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?\]?(?: \[\w+\])* ?")
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+# srun --label.
+_LABEL: Final = re.compile(r"^ *(?P<task>\d+): ?")
+_LAUNCHER: Final = re.compile(r"(?:srun|slurmstepd)(?:-\S+)?: ")
+# Nobody else begins so many lines so.
+_MOST = 0.8
+# A line of a traceback behind words of a logger or launcher.
+_FRAME: Final = re.compile(r'  File "[^"\n]+", line \d+')
+_LONGEST_WORDS: Final = 200
+_IN_NAME: Final = re.compile(
+    r"(?:rank|local_rank|worker|node|proc)[_\-. ]?(\d+)|(?:^|[/\\])(\d+)[/\\]std(?:out|err)", re.IGNORECASE
+)
+
+
+def lines_of(text: str) -> list[tuple[int | str | None, str]]:
+    """Each line with the rank, or else the name, that its prefix says; prefixes, times and colours are cut off.
+
+    So is what a logger or a launcher puts before each line of a traceback, wherever it stands.
+    """
+    lines = list(_of_ranks(text))
+    words = _before_tracebacks([line for _, line in lines])
+    return lines if words is None else [(rank, words.sub("", line)) for rank, line in lines]
+
+
+def _before_tracebacks(lines: Iterable[str]) -> re.Pattern[str] | None:
+    """What stands before lines of tracebacks, whatever numbers are in it; None if nothing does."""
+    found: set[str] = set()
+    for line in lines:
+        begin = _FRAME.search(line, 1, _LONGEST_WORDS)
+        if begin is not None and line[: begin.start()].strip():
+            found.add(re.sub(r"\d+", r"\\d+", re.escape(line[: begin.start()])))
+    return re.compile("^(?:" + "|".join(sorted(found)) + ")") if found else None
+
+
+def _of_ranks(text: str) -> Iterator[tuple[int | str | None, str]]:
+    lines = [_without_stamp(line) for line in _COLOUR.sub("", text).splitlines()]
+    pattern = _PREFIXES
+    filled = [line for line in lines if line.strip() and not _LAUNCHER.match(line)]
+    if len(filled) > 1 and sum(1 for line in filled if _LABEL.match(line)) >= _MOST * len(filled):
+        pattern = _LABEL
+    for whole in lines:
+        named = _NAMES.match(whole) if whole[:1] in "[(" or " |" in whole else None
+        line = _without_stamp(whole[named.end() :]) if named is not None else whole
+        prefix = pattern.match(line)
+        if prefix is None:
+            yield (next(filter(None, named.groups()), None) if named is not None else None), line
+        else:
+            rank = next(value for value in prefix.groups() if value is not None)
+            yield int(rank), line[prefix.end() :]
+
+
+def _without_stamp(line: str) -> str:
+    # Most lines have none.
+    return _STAMP.sub("", line) if line[:1] == "[" or line[:1].isdigit() else line
+
+
+def rank_in(name: str) -> int | None:
+    """The rank that a log's name holds; None if it holds none."""
+    named = _IN_NAME.search(name)
+    return int(named.group(1) or named.group(2)) if named is not None else None

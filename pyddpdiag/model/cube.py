@@ -20,12 +20,22 @@ PARTS: Final = ("data_wait", "compute", *OWN, "other", "late", "communication")
 """`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
 it, which is waiting for the last rank; the rest is `communication` itself."""
 
+BEFORE: Final = ("between", "calls_between")
+"""Of the time from the end of the step before to the begin of a step: the rank's own, and that in collectives."""
+
+OWN_PARTS: Final = ("data_wait", "compute", *OWN, "between")
+"""All that a rank needs itself, whoever waits meanwhile."""
+
+CHARGED: Final = (*OWN_PARTS, "other", "communication")
+"""What time is charged to. Waiting for the last rank is charged to that rank, in the parts in which it needs more."""
+
 NAMES: Final = {
     "data_wait": "data",
     "compute": "compute",
     "phase": "named phases",
     "core": "waiting for a core",
     "blocked": "asleep",
+    "between": "between steps",
     "other": "other collectives",
     "late": "waiting for the last rank",
     "communication": "on the wire",

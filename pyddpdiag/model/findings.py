@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -52,10 +52,34 @@ class Finding:
     among: tuple[int, ...] = ()
 
 
+def culprit(ranks: Sequence[int]) -> int | None:
+    """The rank of a finding about these ranks: the only one; None: there are several, or none."""
+    return ranks[0] if len(ranks) == 1 else None
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Time of the judged steps that is charged to one rank, or to all alike (`rank` None), in one part of a step.
+
+    `part` is one of `model.cube.CHARGED`, `share` is of all judged steps. `explained_s` is what findings account for,
+    and `explained_by` are their kinds, the most important first. The charges of a run add up to its judged steps, as
+    these are on average over the ranks, but for those below a hundredth, which are left out. `among`: as in a finding.
+    """
+
+    rank: int | None
+    part: str
+    seconds: float
+    share: float
+    explained_s: float = 0.0
+    explained_by: tuple[str, ...] = ()
+    among: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """The answer in one line, and the findings behind it, the most important first."""
+    """The answer in one line, the findings behind it, the most important first, and what the steps' time went to."""
 
     status: Status
     line: str
     findings: tuple[Finding, ...]
+    charges: tuple[Charge, ...] = ()

@@ -65,7 +65,7 @@ def those(which: Sequence[int], of: int) -> str:
     return "all ranks" if len(which) == of > 1 else ranks(which)
 
 
-def ranges(which: Iterable[int], limit: int = 4) -> str:
+def ranges(which: Iterable[int]) -> str:
     """Numbers in rising order, neighbours as one: 0, 2 to 511."""
     runs: list[list[int]] = []
     for one in which:
@@ -74,12 +74,17 @@ def ranges(which: Iterable[int], limit: int = 4) -> str:
         else:
             runs.append([one, one])
     texts = [str(low) if low == high else f"{low} to {high}" for low, high in runs]
-    return ", ".join(texts[:limit]) + (" and others" if len(texts) > limit else "")
+    return ", ".join(texts[:4]) + (" and others" if len(texts) > 4 else "")
 
 
 def verb(which: Sequence[int], one: str, several: str) -> str:
     """What they do: `one` is said of a single rank, `several` of more."""
     return one if len(which) == 1 else several
+
+
+def at(place: str | None) -> str:
+    """Where something is, as a part of a sentence: ` at train.py:41`; empty: that is not known."""
+    return f" at {place}" if place else ""
 
 
 def closed(text: str) -> str:

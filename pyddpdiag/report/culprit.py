@@ -20,6 +20,8 @@ _OF_CAUSE: Final = {
     "device": "compute",
     "blocked": "blocked",
 }
+_SEEN: Final = 0.05
+"""Of a step: what takes less more of it than elsewhere is not to be seen there."""
 _OWN: Final = ("data_wait", "compute", "phase", "core", "blocked")
 
 
@@ -42,10 +44,7 @@ def culprit(
 ) -> Culprit | None:
     """What the first finding about time blames, if it can be seen.
 
-    Args:
-        report: with its verdict.
-        rows: the ranks of each row.
-        values: of each part that is shown, its milliseconds in each row.
+    `rows`: the ranks of each row. `values`: of each part that is shown, its milliseconds in each row.
     """
     row_of = {rank: at for at, ranks in enumerate(rows) for rank in ranks}
     for finding in report.verdict.findings:
@@ -62,16 +61,24 @@ def beside(values: Sequence[float], row: int) -> float:
     return float(np.median([value for at, value in enumerate(values) if at != row] or [0.0]))
 
 
+def _step(values: Mapping[str, Sequence[float]], row: int) -> float:
+    return sum(each[row] for each in values.values())
+
+
 def _of_rank(
     finding: Finding, row_of: Mapping[int, int], values: Mapping[str, Sequence[float]]
 ) -> Culprit | None:
     """A rank that the others wait for: the part of its own time that it has more of than they."""
     row = None if finding.rank is None else row_of.get(finding.rank)
-    if kind_of(finding).marks != "own" or row is None:
+    marks = kind_of(finding).marks
+    if marks not in ("own", "life") or row is None:
         return None
     named = _OF_CAUSE.get(finding.cause or "", "")
     if named not in values:
         named = max((p for p in _OWN if p in values), key=lambda p: values[p][row] - beside(values[p], row))
+    # What a rank does alone may lie outside of every step.
+    if marks == "life" and values[named][row] - beside(values[named], row) < _SEEN * _step(values, row):
+        return None
     return Culprit(row, named, finding)
 
 

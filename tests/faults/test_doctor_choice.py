@@ -15,7 +15,7 @@ from support.promised import need
 TIMEOUT_S = 120
 SEES = """
 import json, os, sys, psutil, torch.distributed as dist
-from pyddpdiag.ranks.addresses import gloo_choice
+from pyddpdiag.ranks.interfaces import gloo_choice
 answers = []
 for name in ("", sys.argv[1]):
     os.environ["GLOO_SOCKET_IFNAME"] = name

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.commands import python
 
-from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import read
 
 pytest.importorskip("pytest_benchmark", reason="the benchmarks need pytest-benchmark")
 

@@ -10,12 +10,9 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.errors import RankFailedError, TrainError, UsageError
-from pyddpdiag.ranks.events import Finished, JobMessage, Joined, Note
-from pyddpdiag.ranks.launch import launch
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
+from pyddpdiag.ranks.launch import Node, launch
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
-from pyddpdiag.ranks.session import Session
+from pyddpdiag.ranks.session import Finished, JobMessage, Joined, Note, Options, Session
 
 pytestmark = pytest.mark.usefixtures("forked_launches")
 OPTIONS = Options(timeout_s=100)

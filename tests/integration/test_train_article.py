@@ -12,7 +12,7 @@ from support.forked_command import forked
 from support.images import make_folder
 from train_support import TIMEOUT_S, descendants, environment, records_published, run, summary_of, wait_for
 
-from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import read
 from pyddpdiag.errors import CheckpointError, PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.train import HookKind, TrainSettings, launch

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyddpdiag.doctor import launcher_facts
+from pyddpdiag.doctor import check
 from pyddpdiag.doctor.check import Check, Outcome, Situation
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.ranks.rendezvous import Target
@@ -41,7 +41,7 @@ def situation(
 ) -> Situation:
     """What the checks look at: these variables, this place to meet, and the options of the command."""
     batch_size = options.pop("batch_size", None)
-    place = launcher_facts.read(environ or {}, **options)
+    place = check.read(environ or {}, **options)
     return Situation(environ or {}, place, target, "", Shell.POSIX, batch_size=batch_size)
 
 

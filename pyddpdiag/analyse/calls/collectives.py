@@ -1,23 +1,74 @@
-"""Every other Gloo operation, by name and rank."""
+"""Every other Gloo operation, by name and rank, and the lines that call them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.calls.callers import callers, places
+from pyddpdiag.analyse.bounds import NEARLY_ALL, SEVERAL
 from pyddpdiag.analyse.grouped import Float64, stats_by
 from pyddpdiag.analyse.names import Names
-from pyddpdiag.analyse.passes import Passes
+from pyddpdiag.analyse.spans import Passes
+from pyddpdiag.model.callers import Caller
+from pyddpdiag.model.frameworks import FRAMEWORKS
 from pyddpdiag.model.rows import CollectiveStats
+from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.words import listed
 from pyddpdiag.output import decode
 from pyddpdiag.trace.layout import CollectiveTime, Flag, Records
 from pyddpdiag.trace.rows import Bool, Int64, UInt64, is_in_flight
 from pyddpdiag.trace.run import Run
+
+
+def callers(sidecar: Sidecar, name: str, groups: Collection[str] = ()) -> list[Caller]:
+    """The callers of an operation as its records name it (`gloo:broadcast`) on a rank, the most frequent one first.
+
+    Args:
+        groups: names of the process groups that are meant; empty: all.
+    """
+    found = [
+        one
+        for one in sidecar.training.callers
+        if f"gloo:{one.operation}" == name and one.where and (not groups or one.group in groups)
+    ]
+    return sorted(found, key=lambda one: -one.calls)
+
+
+def in_each_step(
+    sidecars: Mapping[int, Sidecar], name: str, ranks: Collection[int], steps: int
+) -> list[Caller]:
+    """Those of the callers in the process groups of these ranks that call in nearly all of so many steps."""
+    sidecar = sidecars.get(min(ranks, default=-1), Sidecar())
+    groups = {one.name for one in sidecar.groups.values() if set(one.ranks) == set(ranks)}
+    return [one for one in callers(sidecar, name, groups) if one.calls >= NEARLY_ALL * steps]
+
+
+def places(found: Iterable[Caller]) -> str:
+    """Where they are, as `train.py:40 and train.py:52`; empty: nowhere that is known."""
+    return listed((one.where for one in found), SEVERAL)
+
+
+def package_of(found: Collection[Caller]) -> str:
+    """What a report calls the package that calls, if none of the callers is the script's; empty: one is, or none is
+    known."""
+    if not found or not all(one.package for one in found):
+        return ""
+    name = next(iter(found)).package
+    known = FRAMEWORKS.get(name)
+    return known.title if known is not None else name
+
+
+def leave_it(package: str) -> str:
+    """The advice for what a package calls."""
+    return (
+        f"{package[:1].upper()}{package[1:]} needs it in its own loop, so leave it there. It weighs less where each "
+        "step does more: a larger batch, or gradients accumulated over several."
+    )
+
 
 MEETING: Final = (
     b"gloo:all_gather",
@@ -54,11 +105,11 @@ class RankCollectives:
     took_ms: Float64
     is_open: Bool
     is_waiting: Bool
-    called: npt.NDArray[np.int64]
-    bytes: npt.NDArray[np.int64]
-    dtype: npt.NDArray[np.int64]
+    called: Int64
+    bytes: Int64
+    dtype: Int64
     beside: Bool
-    passes: npt.NDArray[np.int64]
+    passes: Int64
 
     def of_group(self, key: int) -> RankCollectives:
         """Those of one process group.
@@ -138,11 +189,17 @@ def _groups(records: Records) -> UInt64:
     return np.where(known, group, sure[thread])
 
 
+def rows_of(part: RankCollectives, name: bytes) -> Int64:
+    """The rows of one operation's calls."""
+    return (
+        np.flatnonzero(part.name == part.names.index(name)) if name in part.names else np.empty(0, np.int64)
+    )
+
+
 def whole_rows(part: RankCollectives, name: bytes) -> Int64:
     """The rows of one operation's calls that have a begin and an end, in the order of their begins."""
-    if name not in part.names:
-        return np.empty(0, np.int64)
-    mine = np.flatnonzero((part.name == part.names.index(name)) & (part.begun > 0) & (part.ended > 0))
+    mine = rows_of(part, name)
+    mine = mine[(part.begun[mine] > 0) & (part.ended[mine] > 0)]
     return mine[np.argsort(part.begun[mine], kind="stable")]
 
 
@@ -155,14 +212,10 @@ class Calls:
     bytes: int
 
 
-def heaviest(
-    parts: Sequence[RankCollectives], steps: npt.NDArray[np.int64], rooted: Mapping[bytes, Float64]
-) -> Calls | None:
+def heaviest(parts: Sequence[RankCollectives], steps: Int64, rooted: Mapping[bytes, Float64]) -> Calls | None:
     """The operation that took most time in some steps, on the rank on which it took least; None: there is none.
 
     Args:
-        parts: of the ranks.
-        steps: by number.
         rooted: what those from a root cost each step, which counts instead.
     """
     found: dict[bytes, list[tuple[float, int, int]]] = {}
@@ -203,11 +256,7 @@ def collective_stats(
     """All other collectives of a run, or of one step; those that took most time first.
 
     Args:
-        run: the ranks.
-        parts: what each recorded.
-        names: of process groups.
         waits: the median wait for the last rank in ms, by rank, name and group; 0: there is only one.
-        step: this one only.
     """
     several = len(names.groups) > 1
     found = []

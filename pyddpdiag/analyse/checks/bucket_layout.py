@@ -9,22 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment
-from pyddpdiag.analyse.bounds import (
-    ALL_LATENCY_BYTES,
-    HALVED,
-    LATENCY_PART,
-    LEAST_MS,
-    LOOPBACK_MS_PER_BYTE,
-    MATTERS_SHARE,
-    MOST,
-    PIECES,
-    TWICE,
-    least_ms,
-)
+from pyddpdiag.analyse import bounds
+from pyddpdiag.analyse.assignment import FINEST, MIB, Parameter, assignment, saved_by_hiding
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.hiding import saved_by_hiding
-from pyddpdiag.analyse.links.other_traffic import single_flow
+from pyddpdiag.analyse.links.interface_use import single_flow
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import HALF, fit_wire, lasting_buckets, most_latency_ms
 from pyddpdiag.model.findings import Confidence, Finding
@@ -52,10 +40,10 @@ def _small(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
         return
     wanted = amount / 2
     if fit.ms_per_byte > 0:
-        wanted = min(wanted, (1 / LATENCY_PART - 1) * fit.latency_ms / fit.ms_per_byte)
+        wanted = min(wanted, (1 / bounds.LATENCY_PART - 1) * fit.latency_ms / fit.ms_per_byte)
     cap, better = _joined(view, buckets, wanted)
     saved_part = 1 - fit.wire_ms(amount, better) / fit.wire_ms(amount, number)
-    if better >= number or saved_part < MOST or saved_part * view.exposure.cost_ms < LEAST_MS:
+    if better >= number or saved_part < bounds.MOST or saved_part * view.exposure.cost_ms < bounds.LEAST_MS:
         return
     exposed = view.exposure.cost_ms
     latency_part = number * fit.latency_ms / fit.wire_ms(amount, number)
@@ -104,14 +92,14 @@ def _most_ms_per_byte(view: RunView) -> float | None:
     busy = [
         link.busy_ms_per_mb
         for link in view.links
-        if link.busy_ms_per_mb is not None and (link.bytes or 0) >= MATTERS_SHARE * largest > 0
+        if link.busy_ms_per_mb is not None and (link.bytes or 0) >= bounds.MATTERS_SHARE * largest > 0
     ]
     ranks = len({link.rank for link in view.links})
     if not busy or ranks < 2:
         return None
     # In a ring each rank sends 2 (n - 1) / n of a bucket's bytes.
     most = max(busy) / 1e6 * 2 * (ranks - 1) / ranks
-    return min(most, LOOPBACK_MS_PER_BYTE) if all(link.loopback for link in view.links) else most
+    return min(most, bounds.LOOPBACK_MS_PER_BYTE) if view.on_loopback else most
 
 
 def _last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
@@ -119,44 +107,39 @@ def _last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
     name, exposed = _last_bucket(view), view.exposure.cost_ms
     found = next((bucket for bucket in buckets if bucket.bucket == name), None)
     amount, single = sum(bucket.bytes for bucket in buckets), len(buckets) == 1
-    if found is None or found.bytes < MOST * amount or found.bytes <= ALL_LATENCY_BYTES:
+    if found is None or found.bytes < bounds.MOST * amount or found.bytes <= bounds.ALL_LATENCY_BYTES:
         return
-    if any(found.bytes < TWICE * other.bytes for other in buckets if other is not found):
+    if any(found.bytes < bounds.TWICE * other.bytes for other in buckets if other is not found):
         return
     wire = found.times.wire_ms.median or 0.0
-    split = _split(view, buckets, found, PIECES if single else 2 * PIECES)
-    giant = split.giant if split.part < HALVED else None
+    split = _split(view, buckets, found, bounds.PIECES if single else 2 * bounds.PIECES)
+    giant = split.giant if split.part < bounds.HALVED else None
     alone = giant is not None or len(found.parameters) == 1
     if alone:
         # No cap helps where one parameter is nearly all: it can only be made smaller.
-        saved = min(exposed, HALVED * wire)
+        saved = min(exposed, bounds.HALVED * wire)
     else:
         saved = saved_by_hiding(view, buckets, split.part * min(exposed, wire))
         if (most := _most_ms_per_byte(view)) is not None:
             # What is more than the bytes take is latency, of which each bucket has as much.
             saved = min(saved, split.part * found.bytes * most)
     # Of a last parameter that no layout divides the advice rests on no calculation of another one.
-    least = LEAST_MS if alone and not single else least_ms(view.exposure.step_ms)
-    if wire < max(TWICE * LEAST_MS, MOST * exposed) or saved < least:
+    least = bounds.LEAST_MS if alone and not single else bounds.least_ms(view.exposure.step_ms)
+    if wire < max(bounds.TWICE * bounds.LEAST_MS, bounds.MOST * exposed) or saved < least:
         return
     if single and (len(found.parameters) == 1 or (not alone and split.buckets < 2)):
         return
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     if giant is not None and len(found.parameters) > 1:
         what = f"parameter '{giant.name}' alone is {size(giant.bytes)} of {size(found.bytes)}"
-    if single:
-        said = f"all gradients are in one bucket of {size(found.bytes)}: " + (
-            f"{what}, and DDP does not split a parameter, so no bucket_cap_mb lets it leave before backward ends"
-            if alone
-            else "nothing is sent before backward ends"
-        )
-        gain = "" if alone else f"; {split.buckets} buckets would save up to {milliseconds(saved)}"
-        said += f", and {view.exposure.of_step} are exposed{gain}."
-    else:
-        said = (
-            f"the last bucket is the largest: {size(found.bytes)} of {size(amount)} ({what}) can only be sent when "
-            f"backward ends, and take {milliseconds(wire)} of the {milliseconds(exposed)} that are exposed per step."
-        )
+    which = f"all gradients are in one bucket: {size(found.bytes)}"
+    if not single:
+        which = f"the last bucket is the largest: {size(found.bytes)} of {size(amount)}"
+    gain = f"{split.buckets} buckets would save up to {milliseconds(saved)}"
+    said = (
+        f"{which} ({what}) can only be sent when backward ends and take {milliseconds(wire)}, and "
+        f"{view.exposure.of_step} are exposed; {'DDP does not split a parameter' if alone else gain}."
+    )
     yield Finding(
         kind="single_bucket" if single else "large_last_bucket",
         severity="warning",
@@ -224,11 +207,10 @@ class _Split:
 def _split(view: RunView, buckets: Sequence[BucketStats], found: BucketStats, most: int) -> _Split:
     """The best split of a bucket into its parameters, in so many buckets of a layout; DDP splits none of them."""
     known = assignment(view.names, [bucket for bucket in buckets if bucket.module == found.module])
-    if known is None or found.bytes <= ALL_LATENCY_BYTES:
-        # Few bytes take no time.
-        pieces = min(PIECES, len(found.parameters) or PIECES) if found.bytes > ALL_LATENCY_BYTES else 1
+    if known is None:
+        pieces = min(bounds.PIECES, len(found.parameters) or bounds.PIECES)
         amount = sum(bucket.bytes for bucket in buckets)
-        return _Split(_cap(max(found.bytes / PIECES, amount / FINEST)), 1 - 1 / pieces, pieces)
+        return _Split(_cap(max(found.bytes / bounds.PIECES, amount / FINEST)), 1 - 1 / pieces, pieces)
     cap, left = known.best_split((_cap(known.bytes / pieces) for pieces in range(2, FINEST + 1)), most)
     own = known.of(found)
     total = sum(each.bytes for each in own)
@@ -238,7 +220,7 @@ def _split(view: RunView, buckets: Sequence[BucketStats], found: BucketStats, mo
 
 def _giant(parameters: Sequence[Parameter]) -> Parameter | None:
     largest = max(parameters, key=lambda each: each.bytes)
-    return largest if largest.bytes > MOST * sum(each.bytes for each in parameters) else None
+    return largest if largest.bytes > bounds.MOST * sum(each.bytes for each in parameters) else None
 
 
 def _with_cap(view: RunView, cap_mb: float) -> str:
@@ -251,8 +233,7 @@ def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> s
     """What helps where no cap does. `giant`: None where nothing is known of the parameter but that it is alone."""
     sparse = view.advice.sparse() if giant is not None and giant.table else ""
     ways, line = [sparse or "use it later in forward"], ""
-    here = bool(view.links) and all(link.loopback for link in view.links)
-    if here and not bucket.shared_memory and view.advice.fits("--shared-memory"):
+    if view.on_loopback and not bucket.shared_memory and view.advice.fits("--shared-memory"):
         ways.append(f"average in shared memory: {view.advice.share_memory()}".rstrip(","))
         line = view.advice.line("--shared-memory", "auto")
     if bucket.dtype not in HALF and view.advice.fits("--compress"):

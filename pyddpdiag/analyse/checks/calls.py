@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pyddpdiag.analyse.bounds import (
-    HEALTHY_SHARE,
-    LARGE_SHARE,
-    LEAST_MS,
-    METRICS,
-    SMALL_CALL,
-    TWICE,
-    confidence,
-    matters,
-)
-from pyddpdiag.analyse.calls.callers import in_each_step, leave_it, package_of, places
-from pyddpdiag.analyse.calls.recurring import Recurring, met
+from pyddpdiag.analyse import bounds
+from pyddpdiag.analyse.calls.collectives import in_each_step, leave_it, package_of, places
+from pyddpdiag.analyse.calls.parties import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median
@@ -25,7 +16,7 @@ from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.callers import Caller
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import count, milliseconds, percent, size
+from pyddpdiag.model.words import at, count, milliseconds, percent, size
 
 _BROADCAST: Final = "gloo:broadcast"
 _LOGGED: Final = tuple(
@@ -55,19 +46,19 @@ def _by_hand(view: RunView) -> Iterator[Finding]:
     looked = [one.training.averaged_again for one in view.sidecars.values() if one.training.averaged_again]
     seen = [max(of_rank.values(), key=lambda each: each.times) for of_rank in looked]
     again = min(seen, key=lambda one: one.times, default=None)
-    if again is None or again.times < TWICE:
+    if again is None or again.times < bounds.TWICE:
         return
     # The calls among which they are; none where they do not come back in each of the judged steps.
     all_reduces = view.calls_in_steps.find("gloo:all_reduce", beside=False) if view.judged.can_judge else ()
     found = max(all_reduces, key=lambda one: one.bytes, default=None)
     cost = found.typical_ms * min(1.0, again.bytes / max(found.bytes, 1)) if found is not None else None
-    at = f" at {again.where}" if again.where else ""
     sums = " Unless the script divides the sums, they are too large." if again.op == "SUM" else ""
     yield Finding(
         kind="averaged_twice",
         severity="warning",
-        message=f"the script reduces the gradients of all parameters{at}, {count(again.calls, 'all-reduce')} of "
-        f"{size(again.bytes)} a step, and DistributedDataParallel has averaged them in backward already"
+        message=f"the script reduces the gradients of all parameters{at(again.where)}, "
+        f"{count(again.calls, 'all-reduce')} of {size(again.bytes)} a step, and DistributedDataParallel has averaged "
+        "them in backward already"
         f"{'' if cost is None else f': {_of_step(view, cost)}'}. Seen in {again.times} of {count(again.looks, 'step')} "
         f"that were looked at.{sums}",
         confidence="high",
@@ -102,10 +93,10 @@ def _buffers(view: RunView) -> Iterator[Finding]:
         cost, buffers = found.typical_ms, _layers(view, "buffers")
         yield Finding(
             kind="buffer_broadcast",
-            severity="warning" if matters(sure_median(found.known_ms), step_ms) else "note",
+            severity=bounds.severity(sure_median(found.known_ms), step_ms),
             message=f"{count(buffers, 'buffer')} of {size(sent)} in all are sent to every rank before each forward "
             f"pass, {_times(found.calls)} a step: {_of_step(view, cost)}{met(found, step_ms)}.",
-            confidence=confidence(len(found.known_ms)),
+            confidence=bounds.confidence(len(found.known_ms)),
             cost_ms=cost,
             evidence={
                 "calls_per_step": found.calls,
@@ -135,7 +126,7 @@ def _logged(view: RunView) -> Iterator[Finding]:
         one
         for name in _LOGGED
         for one in view.calls_in_steps.find(name, beside=False)
-        if one.bytes <= SMALL_CALL
+        if one.bytes <= bounds.SMALL_CALL
     )
     for found in small:
         called = in_each_step(view.sidecars, found.name, found.ranks, len(found.known_ms))
@@ -155,7 +146,6 @@ def _of(view: RunView, found: Recurring, mine: Sequence[Caller], called: Sequenc
     amount = sum(one.bytes for one in mine) if len(mine) < len(called) else found.bytes
     barrier, package = found.name == "gloo:barrier", package_of(mine)
     what = package or ("the script" if barrier else "the script, for a value to log as a rule,")
-    at = f" at {places(mine)}" if mine else ""
     saved = 0.0 if package else cost * (EVERY - 1) / EVERY
     advice = (
         f"If only a log needs these values, add them up on each rank (total += loss.detach()) and reduce them every "
@@ -164,11 +154,11 @@ def _of(view: RunView, found: Recurring, mine: Sequence[Caller], called: Sequenc
     )
     return Finding(
         kind="collective_per_step",
-        severity="warning" if matters(part * sure_median(found.known_ms), step_ms) else "note",
+        severity=bounds.severity(part * sure_median(found.known_ms), step_ms),
         message=f"{what} calls {found.name}{'' if barrier or not amount else f' of {size(amount)}'} in every step, "
-        f"outside the passes{at} ({_times(calls)} a step): {_of_step(view, cost)}{met(found, step_ms)}.",
+        f"outside the passes{at(places(mine))} ({_times(calls)} a step): {_of_step(view, cost)}{met(found, step_ms)}.",
         confidence="medium"
-        if barrier or package or (amount <= METRICS and "reduce" in found.name)
+        if barrier or package or (amount <= bounds.METRICS and "reduce" in found.name)
         else "low",
         cost_ms=cost,
         where=mine[0].where if mine else None,
@@ -201,8 +191,8 @@ def _others(view: RunView) -> Iterator[Finding]:
     # Without buckets all communication is of this kind, and may be hidden behind computation.
     if not steps.can_judge or not len(view.occurrences) or calls is None:
         return
-    share = share_of_median(least, steps.wall_ms)
-    if sure_median(least) < LEAST_MS or not share.at_least >= HEALTHY_SHARE:
+    share, sure_ms = share_of_median(least, steps.wall_ms), sure_median(least)
+    if sure_ms < bounds.LEAST_MS or bounds.severity(sure_ms, steps.wall_ms) == "note":
         return
     cost = median(least)
     # The looks know only the script's lines, and that a package's loop runs below one of them.
@@ -218,7 +208,7 @@ def _others(view: RunView) -> Iterator[Finding]:
         f"{milliseconds(steps.wall_ms)} ({percent(share.value)}) are spent in them, most of it in {calls.name}, "
         f"{_times(calls.per_step)}{amount} a step{by}."
         + (f" {where.says('the time in them')}." if where else ""),
-        confidence=confidence(share.steps) if share.at_least >= LARGE_SHARE else "low",
+        confidence=bounds.confidence(share.steps) if share.at_least >= bounds.LARGE_SHARE else "low",
         since_step=int(steps.step[int((least > 0).argmax())]),
         cost_ms=cost,
         where=called[0].where if called else str(where.line) if where else None,

@@ -1,36 +1,26 @@
-"""Training pauses: for a phase that the program names, or on all ranks at once and at regular intervals."""
+"""Training pauses: for a phase that the program names, for Python's garbage collector, or on all ranks at once and at
+regular intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from pyddpdiag.analyse.bounds import (
-    CHANCE,
-    HEALTHY_SHARE,
-    LARGE_SHARE,
-    MOST,
-    NEARLY_ALL,
-    SEVERAL,
-    event_ms,
-)
+from pyddpdiag.analyse import bounds
+from pyddpdiag.analyse.chance import chance, chance_alike, period
 from pyddpdiag.analyse.check import Check, with_line
-from pyddpdiag.analyse.extra_time import share, stretch
-from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.rhythm import chance, chance_alike, period
+from pyddpdiag.analyse.episodes import share, stretch
+from pyddpdiag.analyse.grouped import Bool, Float64, Int64
+from pyddpdiag.analyse.lines import Where, where_of
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import words
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import milliseconds, percent, ranks
 from pyddpdiag.output import clean
-
-Bool = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 
 ADVICE: Final = (
     "make them rarer, or run them beside training (persistent_workers=True, asynchronous checkpoints)."
@@ -52,14 +42,14 @@ def _phase(view: RunView, name: str, spent: Float64, rows: Int64, total: float) 
     """The phase of this name, of which each rank has `spent` so much before each step's all-reduces."""
     # The others wait for the rank that is in it longest.
     longest = spent.max(axis=1)
-    hit = longest > event_ms(view.judged.wall_ms)
+    hit = longest > bounds.event_ms(view.judged.wall_ms)
     times, lost = int(np.count_nonzero(hit)), float(longest[hit].sum())
-    if times < SEVERAL or lost < HEALTHY_SHARE * total:
+    if times < bounds.SEVERAL or lost < bounds.HEALTHY_SHARE * total:
         return
     by_rank = spent[hit].sum(axis=0)
     place = int(by_rank.argmax())
     others = np.delete(by_rank, place)
-    alone = bool(len(others) and (others < HEALTHY_SHARE * by_rank[place]).all())
+    alone = bool(len(others) and (others < bounds.HEALTHY_SHARE * by_rank[place]).all())
     rank = view.judged.ranks[place] if alone else None
     typical, phase = median(longest[hit]), clean(name)
     who = f"rank {rank} pauses and the others wait for it" if alone else "the ranks pause"
@@ -83,32 +73,27 @@ def _phase(view: RunView, name: str, spent: Float64, rows: Int64, total: float) 
 def _rhythm(step: Int64, paused: Float64, hit: Bool) -> float | None:
     """The number of steps between the pauses that are `hit`; None: chance makes such a rhythm with a probability of
     more than `CHANCE`.
-
-    Args:
-        step: the number of each step.
-        paused: how long it paused.
-        hit: whether that is a pause.
     """
     # Steps that reduce, not step numbers: accumulation makes those of chance equally far apart, too.
     regular = chance(np.flatnonzero(hit))
     # A few are no chance if they are equally long as well. Twice: it is one more way to look regular.
-    return period(step[hit]) if min(1.0, 2 * chance_alike(paused[hit])) * regular <= CHANCE else None
+    return period(step[hit]) if min(1.0, 2 * chance_alike(paused[hit])) * regular <= bounds.CHANCE else None
 
 
 def _are_evaluations(view: RunView, lost_ms: float) -> bool:
     """Whether most of the pauses is what `full_evaluation` tells of."""
-    return 1e3 * sum(one.took_s for one in view.full_evaluations) >= MOST * lost_ms > 0.0
+    return 1e3 * sum(one.took_s for one in view.full_evaluations) >= bounds.MOST * lost_ms > 0.0
 
 
 def _worth(lost_ms: float, total_ms: float) -> bool:
-    return lost_ms >= HEALTHY_SHARE * total_ms > 0.0
+    return lost_ms >= bounds.HEALTHY_SHARE * total_ms > 0.0
 
 
 def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
     """All ranks take longer than usual at once, in no phase that the program names."""
     steps, met = view.judged, view.meetings
     at, own, total = steps.step[rows], steps.own[rows], float(took.sum())
-    bound, run_ms = event_ms(steps.wall_ms), 1e3 * met.run_s
+    bound, run_ms = bounds.event_ms(steps.wall_ms), 1e3 * met.run_s
     paused, hit = _beyond(own), np.isin(at, met.step[met.epoch])
     where: Where | None = None
     facts: dict[str, float | None] = {}
@@ -119,13 +104,13 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
     )
     advice = f"{cure} {view.advice.phases()} tells which it is."
     lost = float(np.maximum(paused[hit], 0.0).sum())
-    of_epochs = hit.any() and np.mean(paused[hit] > bound) >= NEARLY_ALL and _worth(lost, run_ms)
+    of_epochs = hit.any() and np.mean(paused[hit] > bound) >= bounds.NEARLY_ALL and _worth(lost, run_ms)
     if of_epochs and not _are_evaluations(view, lost):
         total, how = run_ms, words.times(int(np.count_nonzero(hit)))
         waits = float(np.nan_to_num(steps.data_wait[rows][hit]).min(axis=1).sum())
         facts = {"data_wait_ms": waits / np.count_nonzero(hit), "between_epochs": 1}
         # A loader's workers begin while it is made and its first batch is waited for; they also end there.
-        if waits >= LARGE_SHARE * lost:
+        if waits >= bounds.LARGE_SHARE * lost:
             how += f", {percent(min(1.0, waits / lost))} of it until the loader brings its first batch"
             advice = (
                 "DataLoader(..., persistent_workers=True) keeps the loader's workers from one epoch to the next, where "
@@ -139,11 +124,11 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
             # Threads that spin for want of a core hold all ranks up as well, as often as chance has it.
             paused = _beyond(own - np.nan_to_num(view.usage.cpu[rows]) - delay)
         hit = paused > bound
-        if np.count_nonzero(hit) < SEVERAL:
+        if np.count_nonzero(hit) < bounds.SEVERAL:
             return
         # A slow step for another reason hides the rhythm of much longer ones: those alone are looked at. They are
         # chosen by their length, which says nothing about when chance puts them.
-        alike = hit & (paused >= MOST * np.sort(paused)[-SEVERAL])
+        alike = hit & (paused >= bounds.MOST * np.sort(paused)[-bounds.SEVERAL])
         every = _rhythm(at, paused, alike)
         if every is not None:
             hit, when, until = alike, "", None
@@ -152,7 +137,7 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
                 # Only in a part of the run: from the first to the last, and as long again as between two.
                 first, last = np.flatnonzero(hit)[[0, -1]]
                 total = float(took[first : last + round(every)].sum())
-                if chance(at[hit]) > CHANCE:
+                if chance(at[hit]) > bounds.CHANCE:
                     return
                 until = None if last + 2 * every >= len(rows) else int(at[last])
                 when = f"from step {at[first]} on" if until is None else f"in steps {at[first]} to {until}"
@@ -167,15 +152,17 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
             hit, when = itself > bound, "now and then"
             how = f"in {np.count_nonzero(hit)} of {len(rows)} steps, in no rhythm"
             where = _line(view, rows, hit, itself, own - delay)
-            if where is None or np.count_nonzero(hit) < SEVERAL:
+            if where is None or np.count_nonzero(hit) < bounds.SEVERAL:
                 return
         lost = float(paused[hit].sum())
         if not _worth(lost, total) or _are_evaluations(view, lost):
             return
+    training = view.judged.ranks
+    who = "all ranks pause together" if len(training) > 1 else f"{ranks(training)} pauses"
     found = Finding(
         kind="pause",
         severity="warning",
-        message=f"{_who(view.judged.ranks)}{f' {when}' if when else ''}: {milliseconds(median(paused[hit]))} {how}; "
+        message=f"{who}{f' {when}' if when else ''}: {milliseconds(median(paused[hit]))} {how}; "
         f"{percent(lost / total)} of the time{there} is lost to it.",
         confidence="high" if of_epochs and np.count_nonzero(hit) > 1 else "medium",
         since_step=int(at[hit][0]),
@@ -192,10 +179,6 @@ def _together(view: RunView, rows: Int64, took: Float64) -> Iterator[Finding]:
     yield with_line(found, where, "the pauses", f". {cure}")
 
 
-def _who(training: Sequence[int]) -> str:
-    return "all ranks pause together" if len(training) > 1 else f"{ranks(training)} pauses"
-
-
 def _beyond(own: Float64) -> Float64:
     """By how much all ranks need longer than is usual for each, in each step."""
     return np.asarray((own - column_medians(own)).min(axis=1))
@@ -205,15 +188,10 @@ def _line(view: RunView, rows: Int64, hit: Bool, itself: Float64, own: Float64) 
     """At which line all ranks are for longer in these steps than others take them.
 
     Args:
-        view: of the run.
-        rows: of the steps.
-        hit: which of them.
         itself: by how much all ranks need longer in each.
         own: what each rank needed without its waits for a core. With more to compute come more of these.
     """
     at, rest = view.judged.step[rows[hit]], view.judged.step[rows[~hit]]
-    if not len(at) or not len(rest):
-        return None
     # With larger inputs they would take longer at every line. Where nobody knows what they computed, all may be that.
     computed = share(view.usage.cpu[rows][hit].min(axis=1), itself[hit])
     longer = stretch(float(np.median(own[~hit])), median(itself[hit]), 1.0 if computed is None else computed)
@@ -222,4 +200,60 @@ def _line(view: RunView, rows: Int64, hit: Bool, itself: Float64, own: Float64) 
     return view.lines.more_in(at, rest, times=longer) if where is not None and not where.cure else where
 
 
-CHECK = Check(("pause",), _look, per_group=True, rests_on="own times")
+LESS_GARBAGE: Final = (
+    "Call gc.freeze() before the loop. If pauses remain, gc.disable(), and gc.collect() at a time when all ranks do "
+    "that."
+)
+
+COLLECTED: Final = "pyddpdiag.record.collector.CollectorWatch._note"
+
+
+def _collector(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    known = ~(np.isnan(view.usage.collector) | np.isnan(steps.wall)).any(axis=1)
+    if not steps.can_judge or np.count_nonzero(known) < bounds.LEAST_STEPS:
+        return
+    # The mean, and not the median: most steps have no long pause, and one in many a very long one.
+    each = view.usage.collector[known].mean(axis=0)
+    wall = float(steps.wall[known].mean())
+    threshold = bounds.least_ms(wall)
+    caught = [rank for rank, ms in zip(steps.ranks, each.tolist(), strict=True) if ms > threshold]
+    if not caught or not wall > 0.0:
+        return
+    worst = float(each.max())
+    found = Finding(
+        kind="collector_pauses",
+        severity="warning",
+        message=f"Python's garbage collector takes {percent(worst / wall)} of the time on {ranks(caught)}: "
+        f"{milliseconds(worst)} of a step of {milliseconds(wall)} on average.",
+        confidence=bounds.confidence(steps.steps),
+        rank=culprit(caught),
+        cost_ms=worst,
+        evidence={"collector_ms": worst, "step_ms": wall, "ranks": len(caught), "steps": steps.steps},
+        change_mind="The step takes as long after gc.disable().",
+        advice=LESS_GARBAGE,
+    )
+    where = _collects_at(view, caught)
+    if where is not None:
+        found = with_line(found, where, "that")
+        found = replace(
+            found,
+            advice=f"{LESS_GARBAGE} If {where.line} calls gc.collect(): leave it out, or call it once in many steps.",
+        )
+    yield found
+
+
+def _collects_at(view: RunView, caught: Sequence[int]) -> Where | None:
+    """The line at which it mostly collects. It lets nobody look meanwhile: looks see the recorder note its end."""
+    pairs = []
+    for lines in (view.lines.by_rank[rank] for rank in caught if rank in view.lines.by_rank):
+        there = np.array([stack.call == COLLECTED for stack in lines.stacks], np.bool_)
+        pairs.append((lines, there[lines.stack] & (lines.step >= 0)))
+    found = where_of(pairs)
+    return None if found is None or found.share < bounds.NEARLY_ALL else replace(found, call="")
+
+
+CHECKS = tuple(
+    Check((kind,), look, per_group=True, rests_on="own times")
+    for kind, look in (("pause", _look), ("collector_pauses", _collector))
+)

@@ -1,16 +1,17 @@
-"""Which interfaces the ranks were to use, and which they do use."""
+"""Which interfaces the ranks were to use, which they do use, and what else goes over these."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MATTERS_SHARE, TWICE
-from pyddpdiag.analyse.links.noise import MBIT
+from pyddpdiag.analyse import bounds
+from pyddpdiag.analyse.links.connections import MBIT
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
+from pyddpdiag.model.words import size
 
 VARIABLE: Final = "GLOO_SOCKET_IFNAME"
 
@@ -50,7 +51,6 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
 
     Args:
         carrying: the links that carry the gradients.
-        sidecars: of all ranks.
     """
     asked = asked_for(sidecars)
     found = []
@@ -70,16 +70,16 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
         rate = MBIT / busy if busy else None
         if names and used not in names:
             found.append(Detour(rank, used, ",".join(names), "not asked for", ",".join(names)))
-        elif idle := [name for name in names if bytes_by_name.get(name, 0) < MATTERS_SHARE * whole]:
+        elif idle := [name for name in names if bytes_by_name.get(name, 0) < bounds.MATTERS_SHARE * whole]:
             found.append(Detour(rank, used, ",".join(idle), "unused", ",".join(names)))
-        elif not names and nominal and (faster := _reaching(TWICE * nominal, used, mine, sidecars)):
+        elif not names and nominal and (faster := _reaching(bounds.TWICE * nominal, used, mine, sidecars)):
             speed = sidecars[rank].interfaces[faster].speed_mbit
             found.append(Detour(rank, used, faster, "slower", faster, nominal, speed))
         # An interface that could carry more than the one in use does, which is far below its own speed.
         elif (
             rate
-            and rate < HEALTHY_SHARE * (nominal or 0)
-            and (other := _reaching(rate / HEALTHY_SHARE, used, mine, sidecars))
+            and rate < bounds.HEALTHY_SHARE * (nominal or 0)
+            and (other := _reaching(rate / bounds.HEALTHY_SHARE, used, mine, sidecars))
         ):
             found.append(Detour(rank, used, other, "idle", other, round(rate)))
     return tuple(found)
@@ -123,3 +123,72 @@ def _networks(addresses: Sequence[str]) -> set[Network]:
         if "/" in address and not interface.ip.is_loopback and not interface.ip.is_link_local:
             found.add(interface.network)
     return found
+
+
+@dataclass(frozen=True)
+class OtherTraffic:
+    """Other programs' bytes over an interface of rank `rank`'s host, one way, beside the ranks' `own`.
+
+    `peer`: the rank at whose host the other end is; None: it is none of the run's hosts, or not known.
+    """
+
+    rank: int
+    interface: str
+    sends: bool
+    other: int
+    own: int
+    peer: int | None = None
+
+    @property
+    def words(self) -> str:
+        """A sentence."""
+        return (
+            f"Other connections than the ranks' {'send' if self.sends else 'receive'} {size(self.other)} over "
+            f"{self.interface} of rank {self.rank}'s host meanwhile, the ranks {size(self.own)}."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return (
+            f"Find what uses {self.interface} on the host of rank {self.rank} (Linux: ss -tip, nethogs), be it another "
+            "program or this training's own files, and give it another interface, another time or a limit."
+        )
+
+
+def single_flow(found: Sequence[OtherTraffic]) -> OtherTraffic | None:
+    """What stands out of `other_traffic`: one sender and one receiver at most; None: nothing, or several do.
+
+    Where all ranks read their data over the network, say, none of them stands out.
+    """
+    ends = [each for each in found if each.other >= bounds.MOST * found[0].other]
+    senders, receivers = [each for each in ends if each.sends], [each for each in ends if not each.sends]
+    if not ends or len(senders) > 1 or len(receivers) > 1:
+        return None
+    return replace(senders[0], peer=receivers[0].rank if receivers else None) if senders else receivers[0]
+
+
+def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> tuple[OtherTraffic, ...]:
+    """Where other programs send or receive at least a quarter of what the ranks do, most of it first.
+
+    Ranks that share an interface share its counters: their bytes are added.
+    """
+    own: dict[tuple[str, str, str, bool], int] = {}
+    rank_of: dict[tuple[str, str, str, bool], int] = {}
+    for link in links:
+        ends = (
+            (link.rank, link.interface, link.local, True),
+            (link.peer, link.peer_interface, link.remote, False),
+        )
+        for rank, name, address, sends in ends:
+            if name and not link.loopback and link.bytes is not None and rank in sidecars:
+                key = (sidecars[rank].host, name, address, sends)
+                own[key] = own.get(key, 0) + link.bytes
+                rank_of[key] = min(rank_of.get(key, rank), rank)
+    found = []
+    for key, carried_own in own.items():
+        carried = sidecars[rank_of[key]].traffic.get(key[1], {}).get("sent" if key[3] else "received")
+        other = 0 if carried is None else int(carried - bounds.HEADERS * carried_own)
+        if other >= max(bounds.LEAST_BYTES, bounds.LARGE_SHARE * carried_own):
+            found.append(OtherTraffic(rank_of[key], key[1], key[3], other, carried_own))
+    return tuple(sorted(found, key=lambda each: -each.other))

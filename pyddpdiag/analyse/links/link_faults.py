@@ -1,4 +1,4 @@
-"""Which links lose, delay or hold up what they carry, and which host they have in common.
+"""By how much sound links differ; which links lose, delay or hold up what they carry, and which host they share.
 
 Three explanations of long transfers compete for each link: its line loses, its way is long, or its rate is low. Links
 are compared with each other and with the time that a bucket takes, never with an absolute speed.
@@ -9,31 +9,47 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import log, sqrt
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import (
-    EVER,
-    EVIDENCE,
-    FULL,
-    HEALTHY_SHARE,
-    LATENCY_PART,
-    LEAST_BYTES,
-    LOST,
-    MATTERS_SHARE,
-    MOST,
-    RATE,
-    SEVERAL,
-    SLOW_START,
-    TRIP,
-    WAY,
-)
-from pyddpdiag.analyse.links.noise import MBIT, deviation, farther, slower
-from pyddpdiag.analyse.links.other_traffic import OtherTraffic
+from pyddpdiag.analyse import bounds
+from pyddpdiag.analyse.links.connections import MBIT
+from pyddpdiag.analyse.links.interface_use import OtherTraffic
+from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.sidecar import Sidecar
+
+
+def slower(busy: float, trip: float | None) -> float:
+    """The evidence that a link's rate is low.
+
+    One cause makes a link busy for longer and its queue longer, so both count in the same direction. Queues have many
+    reasons, so that the round trip's part is bounded: it proves nothing by itself.
+
+    Args:
+        busy: busy time for each byte, in standard deviations above that of other links.
+        trip: the usual round trip, likewise; None: not known.
+    """
+    along = busy if trip is None else (busy + min(trip, sqrt(2 * bounds.EVIDENCE))) / sqrt(2)
+    return along * along / 2 if along > 0 else 0.0
+
+
+def farther(trip: float) -> float:
+    """The evidence of one deviation: the logarithm of its likelihood over that of a sound link."""
+    return trip * trip / 2 if trip > 0 else 0.0
+
+
+def won(found: float, steps: int) -> Confidence:
+    """The confidence of a finding with so much evidence over so many steps: high where it is twice what it must be."""
+    return bounds.confidence(steps) if found >= 2 * bounds.EVIDENCE else "medium"
+
+
+def deviation(value: float, usual: float, spread: float) -> float:
+    """By how many standard deviations it is larger; 0: one of them is not known."""
+    return log(value / usual) / spread if value > 0 and usual > 0 else 0.0
+
 
 End = tuple[int, str, bool]
 """A host, an interface of it, and whether it sends there."""
@@ -83,7 +99,7 @@ class LinkFaults:
         """Look at links beside the buckets that went over them, and beside what `other` programs send."""
         self.links = tuple(links)
         most = max((link.bytes or 0 for link in links), default=0)
-        threshold = max(LEAST_BYTES, MATTERS_SHARE * most)
+        threshold = max(bounds.LEAST_BYTES, bounds.MATTERS_SHARE * most)
         self.carrying = tuple(link for link in links if (link.bytes or 0) >= threshold and not link.loopback)
         self._buckets = buckets
         self._sidecars = sidecars
@@ -110,7 +126,9 @@ class LinkFaults:
     @cached_property
     def lossy(self) -> tuple[LinkStats, ...]:
         """Links whose lines lose, the worst first."""
-        bad = [link for link in self.carrying if lost(link) >= EVIDENCE and link not in self._overflowing]
+        bad = [
+            link for link in self.carrying if lost(link) >= bounds.EVIDENCE and link not in self._overflowing
+        ]
         return tuple(sorted(bad, key=lambda link: -(link.loss_fraction or 0.0)))
 
     @cached_property
@@ -121,7 +139,9 @@ class LinkFaults:
             return ()
         # A message takes half a round trip, and some of them where a connection was idle. What takes much longer than
         # that is no matter of the way: the queue before a slow link may never empty.
-        least, far = (part * wire / (self.rounds / 2) for part in (LATENCY_PART, MOST / SLOW_START))
+        least, far = (
+            part * wire / (self.rounds / 2) for part in (bounds.LATENCY_PART, bounds.MOST / bounds.SLOW_START)
+        )
         bad = [
             link
             for link in self.links
@@ -138,7 +158,7 @@ class LinkFaults:
     def _least_trip_ms(self, link: LinkStats) -> float:
         """What the system tells; where other programs fill the link, only what is nearly always so is no queue."""
         trip = link.min_rtt_ms or 0.0
-        return 0.0 if self._is_filled(link) and trip < WAY * (link.usual_rtt_ms or np.inf) else trip
+        return 0.0 if self._is_filled(link) and trip < bounds.WAY * (link.usual_rtt_ms or np.inf) else trip
 
     def _is_filled(self, link: LinkStats) -> bool:
         """Whether other programs fill an interface of this link."""
@@ -169,11 +189,11 @@ class LinkFaults:
             # A twentieth of the moments may be below: a delay begins while links are read.
             low, least = min(link.low_rtt_ms or 0.0 for link in touching), _median(_floor, others)
             longer = max(map(_usual, touching)) - _median(_usual, others)
-            found = farther(deviation(low, least, TRIP))
+            found = farther(deviation(low, least, bounds.TRIP))
             # A way keeps its links busy for longer than others are; where all are busy alike, all wait in queues.
-            if 0.0 < self.slowness(touching) < 1 + HEALTHY_SHARE:
+            if 0.0 < self.slowness(touching) < 1 + bounds.HEALTHY_SHARE:
                 continue
-            if found >= EVIDENCE and low - least >= WAY * longer > 0:
+            if found >= bounds.EVIDENCE and low - least >= bounds.WAY * longer > 0:
                 bad.update(dict.fromkeys(touching, found))
         return bad
 
@@ -199,7 +219,7 @@ class LinkFaults:
         return sure | frozenset(
             link
             for link in self.carrying
-            if sure and ((link.loss_spread or 0.0) < EVER or (link.loss_fraction or 0.0) <= most)
+            if sure and ((link.loss_spread or 0.0) < bounds.EVER or (link.loss_fraction or 0.0) <= most)
         )
 
     @cached_property
@@ -225,9 +245,9 @@ class LinkFaults:
             for link in touching:
                 trip = None
                 if trips and link.usual_rtt_ms:
-                    trip = deviation(_usual(link), _median(_usual, trips), TRIP)
-                found = slower(deviation(_busy(link), usual, RATE), trip)
-                if found >= EVIDENCE:
+                    trip = deviation(_usual(link), _median(_usual, trips), bounds.TRIP)
+                found = slower(deviation(_busy(link), usual, bounds.RATE), trip)
+                if found >= bounds.EVIDENCE:
                     bad[link] = max(found, bad.get(link, 0.0))
         return bad
 
@@ -285,7 +305,6 @@ class LinkFaults:
         """What bad links have in common.
 
         Args:
-            bad: the links, the worst first.
             receiver: whether the receiver of a single bad link is more likely at fault than its sender.
         """
         pairs = {frozenset(self._hosts_of(link)) for link in bad}
@@ -311,13 +330,16 @@ def lost(link: LinkStats) -> float:
     if not link.loss_fraction or not link.segments or link.loss_scattered is False:
         return 0.0
     # The likelihood of so many events, by Poisson, over that of as many as cost little. Each is a train of segments.
-    events, usual = link.loss_fraction * link.segments / SEVERAL, LOST * link.segments / SEVERAL
+    events, usual = (
+        link.loss_fraction * link.segments / bounds.SEVERAL,
+        bounds.LOST * link.segments / bounds.SEVERAL,
+    )
     return events * log(events / usual) - (events - usual) if events > usual else 0.0
 
 
 def _overflows(link: LinkStats) -> bool:
     """Whether it loses in some moments only, or with a long round trip. What had arrived all the same was not lost."""
-    by_queue = (link.loss_spread or 1.0) < EVER or (link.loss_rtt_share or 0.0) >= FULL
+    by_queue = (link.loss_spread or 1.0) < bounds.EVER or (link.loss_rtt_share or 0.0) >= bounds.FULL
     return bool(link.loss_fraction) and by_queue
 
 

@@ -10,12 +10,13 @@ from pyddpdiag.analyse.group_view import members
 from pyddpdiag.analyse.partial import what_is_here
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.causes import causes_first
-from pyddpdiag.analyse.weigh.costs import lasted_s, priced, share_out, typical_s
+from pyddpdiag.analyse.weigh.costs import lasted_s, priced, typical_s
+from pyddpdiag.analyse.weigh.explain import Explained
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.lost import what_was_lost
 from pyddpdiag.analyse.weigh.undecided import healthy_words, why_undecided
 from pyddpdiag.model import words
-from pyddpdiag.model.findings import Finding, Verdict
+from pyddpdiag.model.findings import Charge, Finding, Verdict
 from pyddpdiag.model.kinds import kind_of
 
 Weight = tuple[int, bool, bool, bool, float]
@@ -44,25 +45,27 @@ def weigh(parts: Sequence[RunView], findings: Sequence[Finding]) -> Verdict:
 
     # Findings about all ranks have no costs where some ranks never meet the others.
     shared = [one for one in rest if not one.among and len(parts) > 1]
+    charges: tuple[Charge, ...] = ()
     for part in parts:
         mine = [priced(part, one) for one in rest if one.among == members(part)]
         # What any run here has is what the others leave.
-        shared += share_out(part, sorted(mine, key=lambda one: (kind_of(one).environment, weight(one))))
+        explained = Explained(part.charges)
+        shared += explained.by(sorted(mine, key=lambda one: (kind_of(one).environment, weight(one))))
+        charges += explained.charged(members(part))
     ordered = (*errors, *sorted(shared, key=weight))
     # What is wrong with the traces comes before what they say.
     here = what_is_here(parts[0].run)
     if any(one.severity != "note" for one in ordered):
         found = came + headline(ordered, lasted)
-        return Verdict("findings", words.sentence(f"{here}. {found}") if here else found, ordered)
+        line = words.sentence(f"{here}. {found}") if here else found
+        return Verdict("findings", line, ordered, charges)
     for part in parts:
         if open_question := _question(part):
             undecided = f"cannot tell: {_of(part)}{open_question}"
-            return Verdict(
-                "cannot_tell", came + words.sentence(f"{here}; {undecided}" if here else undecided), ordered
-            )
-    return Verdict(
-        "healthy", f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}.", ordered
-    )
+            line = came + words.sentence(f"{here}; {undecided}" if here else undecided)
+            return Verdict("cannot_tell", line, ordered, charges)
+    line = f"{came}Healthy: {'; '.join(_of(part) + healthy_words(part) for part in parts)}."
+    return Verdict("healthy", line, ordered, charges)
 
 
 def _question(part: RunView) -> str:

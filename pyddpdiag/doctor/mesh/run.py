@@ -7,16 +7,17 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 
 from pyddpdiag.doctor.check import Situation
-from pyddpdiag.doctor.mesh import matrix, place
+from pyddpdiag.doctor.mesh import place
 from pyddpdiag.doctor.mesh.hub import Hub
 from pyddpdiag.doctor.mesh.member import Member
-from pyddpdiag.doctor.mesh.verdict import Verdict
+from pyddpdiag.doctor.mesh.verdict import SCHEMA_VERSION, Verdict, print_verdict
 from pyddpdiag.errors import DoctorError, UsageError
 from pyddpdiag.model.fields import MISFITS, from_json
 from pyddpdiag.output import say
-from pyddpdiag.ranks.deadline import deadline
+from pyddpdiag.ranks.interrupts import deadline
 from pyddpdiag.ranks.rendezvous import Target
 from pyddpdiag.ranks.tcp import holder
 
@@ -43,17 +44,15 @@ def main(situation: Situation, timeout_s: float, *, as_json: bool) -> int:
         try:
             verdict = _take_part(situation, rank, world_size, target, timeout_s)
         except DoctorError as error:
-            _tell_failure(rank, error, as_json)
+            if as_json:
+                _say_json(rank, {"exit_code": 1, "error": error.message, "fix": error.hint})
+            else:
+                say(f"rank {rank}: {error}")
             return 1
-    if rank == 0 or as_json:
-        if as_json:
-            say(
-                json.dumps(
-                    {"schema_version": matrix.SCHEMA_VERSION, "rank": rank, **verdict.to_fields()}, indent=2
-                )
-            )
-        else:
-            matrix.print_verdict(verdict, sys.stdout)
+    if as_json:
+        _say_json(rank, verdict.to_fields())
+    elif rank == 0:
+        print_verdict(verdict, sys.stdout)
     return verdict.exit_code
 
 
@@ -132,15 +131,5 @@ def _serve(target: Target, world_size: int, until: float) -> Hub:
     return hub
 
 
-def _tell_failure(rank: int, error: DoctorError, as_json: bool) -> None:
-    if as_json:
-        fields = {
-            "schema_version": matrix.SCHEMA_VERSION,
-            "rank": rank,
-            "exit_code": 1,
-            "error": error.message,
-            "fix": error.hint,
-        }
-        say(json.dumps(fields, indent=2))
-    else:
-        say(f"rank {rank}: {error}")
+def _say_json(rank: int, fields: Mapping[str, object]) -> None:
+    say(json.dumps({"schema_version": SCHEMA_VERSION, "rank": rank, **fields}, indent=2))

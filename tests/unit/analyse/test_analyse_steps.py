@@ -5,7 +5,7 @@ import pytest
 from support.reported import report_of
 from support.trace_writer import MS, RankWriter, write_training
 
-from pyddpdiag.analyse.coverage import Coverage
+from pyddpdiag.analyse.spans import Coverage
 from pyddpdiag.errors import UsageError
 from pyddpdiag.model.steps import StepTable
 from pyddpdiag.pipeline import load_report

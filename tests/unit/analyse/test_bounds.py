@@ -10,22 +10,18 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse import bounds, rhythm, slower, standstill, wire_fit
-from pyddpdiag.analyse.alone import alone
-from pyddpdiag.analyse.checks.node_lost import _is_lost
-from pyddpdiag.analyse.core_waits import core_waits
-from pyddpdiag.analyse.crowding import Crowding
-from pyddpdiag.analyse.episodes import late_steps
+from pyddpdiag.analyse import bounds, chance, standstill, windows, wire_fit
+from pyddpdiag.analyse.checks.ends import _is_lost
+from pyddpdiag.analyse.core_waits import Crowding, core_waits
+from pyddpdiag.analyse.endings import _ahead
+from pyddpdiag.analyse.episodes import ExtraTime, late_steps, waits_per_cpu
 from pyddpdiag.analyse.exposure import exposure_of
-from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.interruption import _ahead
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import _if_seen
-from pyddpdiag.analyse.meetings import Meetings
-from pyddpdiag.analyse.memory import growth
+from pyddpdiag.analyse.meetings import Meetings, alone
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long
-from pyddpdiag.analyse.usage import UsageMatrix
+from pyddpdiag.analyse.usage import UsageMatrix, growth
 from pyddpdiag.analyse.wall_clock import other_wall_clocks
 from pyddpdiag.analyse.weigh.verdict import _weight
 from pyddpdiag.analyse.windows import by_window, stretches
@@ -133,7 +129,8 @@ def _readings(number: int) -> bool:
 def _signal(gap_ms: float) -> bool:
     """Whether a rank that ends so much earlier than the other was ahead of it."""
     ends = [SimpleNamespace(rank=rank, at_ms=gap_ms * rank, end=SimpleNamespace(error="")) for rank in (0, 1)]
-    return _ahead(cast(Any, ends))[0] == (0,)
+    view = SimpleNamespace(clocks=[SimpleNamespace(uncertainty_ns=1)])
+    return _ahead(cast(Any, view), cast(Any, ends))[0] == (0,)
 
 
 def _other_clock(ahead_s: float) -> bool:
@@ -228,7 +225,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "MANY_STEPS": (lambda: [bounds.confidence(number) for number in (9, 11)], ["medium", "high"]),
     "TWICE": (lambda: [_stretch(80, 30, after).spans[0].lasting for after in (2, 3)], [True, False]),
     "SEVERAL": (lambda: ["stretches" in _spans(count) for count in (3, 4)], [False, True]),
-    "MATTERS_SHARE": (lambda: [bounds.matters(cost, 100.0) for cost in (4.5, 5.5)], [False, True]),
+    "MATTERS_SHARE": (lambda: [bounds.severity(cost, 100.0) for cost in (4.5, 5.5)], ["note", "warning"]),
     "HEALTHY_SHARE": (lambda: [_waits(each, 100.0) for each in (9.0, 11.0)], [False, True]),
     "QUIET_SHARE": (lambda: [_late(each) for each in (11.0, 13.0)], ["low", "high"]),
     "LARGE_SHARE": (
@@ -238,7 +235,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "WORTH_A_WORD": (lambda: [_grows(each) for each in (0.0105, 0.0125)], [False, True]),
     "NEARLY_ALL": (
         lambda: [
-            rhythm.period(np.cumsum([4] * 20 + [9] * odd, dtype=np.int64)) is not None for odd in (1, 4)
+            chance.period(np.cumsum([4] * 20 + [9] * odd, dtype=np.int64)) is not None for odd in (1, 4)
         ],
         [True, False],
     ),
@@ -269,7 +266,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
         [True, False],
     ),
     "WINDOW": (lambda: by_window(np.arange(13.0))[-1], 5.5),
-    "NEAR": (lambda: [slower._running_median(_block(each)).sum() for each in (2, 3)], [0.0, 3.0]),
+    "NEAR": (lambda: [windows._running_median(_block(each)).sum() for each in (2, 3)], [0.0, 3.0]),
     "ASSUMED_MS_PER_BYTE": (lambda: _sizes(*[(1000, 5.0)] * 9).ms_per_byte, 1e-5),
     "SMALL_COUNT": (lambda: [_sizes(*[(1000, 5.0)] * each) is not None for each in (7, 8)], [False, True]),
     "SMALL_BYTES": (

@@ -41,9 +41,11 @@ def findings_in(source: str) -> Iterator[dict[str, ast.expr]]:
 
 
 def texts_in(node: ast.expr) -> set[str]:
-    """The texts that an expression can be: a constant, or either side of `a if b else c`."""
+    """The texts that an expression can be: a constant, either side of `a if b else c`, or what `severity` gives."""
     if isinstance(node, ast.IfExp):
         return texts_in(node.body) | texts_in(node.orelse)
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "severity":
+        return {"warning", "note"}
     assert isinstance(node, ast.Constant), ast.unparse(node)
     return {str(node.value)}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.analyse.timeline import timeline
+from pyddpdiag.analyse.details import timeline
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report

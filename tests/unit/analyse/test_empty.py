@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from support.trace_writer import write_training
 
-from pyddpdiag.analyse.empty import Empty
-from pyddpdiag.analyse.intake import Intake
+from pyddpdiag.analyse.intake import Empty, Intake
 from pyddpdiag.trace.run import open_run
 
 

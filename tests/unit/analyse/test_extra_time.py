@@ -8,7 +8,7 @@ from support.processor_use import NOTHING, Extra, write
 from support.reported import findings
 
 from pyddpdiag.analyse.bounds import SHARED_TIMES
-from pyddpdiag.analyse.extra_time import ExtraTime, stretch, waits_per_cpu
+from pyddpdiag.analyse.episodes import ExtraTime, stretch, waits_per_cpu
 
 
 def test_how_much_a_rank_may_be_slower_at_every_line() -> None:

@@ -75,7 +75,7 @@ def test_a_few_long_steps_that_medians_do_not_see_are_not_healthy(tmp_path: Path
     (found,) = report.verdict.findings
     assert (found.kind, found.confidence) == ("exposed_communication", "low")
     assert found.evidence["share_of_time"] == pytest.approx(0.234, abs=0.01)
-    assert "over all steps" in found.message
+    assert "on average" in found.message
 
     report = write(tmp_path / "three", [2000.0 if step in (20, 60, 100) else 2.0 for step in range(140)])
     assert (report.verdict.status, report.verdict.findings) == ("cannot_tell", ())

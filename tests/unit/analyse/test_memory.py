@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.memory import growth
+from pyddpdiag.analyse.usage import growth
 from pyddpdiag.model.memory import Memory
 
 Level = Callable[[Float64], Float64]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.seen import between, seen
+from pyddpdiag.analyse.chance import between, seen
 
 RUNS = 2000
 

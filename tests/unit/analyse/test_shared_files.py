@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.saves import shared_files
+from pyddpdiag.analyse.batches import shared_files
 from pyddpdiag.model.saves import Saved
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Training

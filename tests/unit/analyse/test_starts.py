@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyddpdiag.analyse.starts import judge_starts, report_of_starts
+from pyddpdiag.analyse.standstill import judge_starts, report_of_starts
 from pyddpdiag.model.start import Start
 from pyddpdiag.report.json import report_to_json
 from pyddpdiag.report.text import print_text

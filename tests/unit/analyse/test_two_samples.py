@@ -5,9 +5,9 @@ import numpy.typing as npt
 import pytest
 
 from pyddpdiag.analyse.bounds import CHANCE
+from pyddpdiag.analyse.chance import Sample, joined
 from pyddpdiag.analyse.filing import FORWARD, PARTS, RankLines
 from pyddpdiag.analyse.lines import RunLines, Where
-from pyddpdiag.analyse.two_samples import Sample, joined
 from pyddpdiag.model.lines import Line, Stack
 
 ADAM, FORWARD_LINE, EXTRA, BACKWARD_LINE = (

@@ -11,8 +11,7 @@ from support.commands import python
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.shown import page, print_comparison
 from pyddpdiag.bench.compare.tables import tables
-from pyddpdiag.bench.reading import article
-from pyddpdiag.bench.results import save
+from pyddpdiag.bench.results import article, save
 from pyddpdiag.cli import main
 from pyddpdiag.errors import NotComparableError, ResultError
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from support.commands import python
 
-from pyddpdiag.bench.reading import article, read
-from pyddpdiag.bench.results import Entry, save, scaling_entry, to_document
+from pyddpdiag.bench.results import Entry, article, read, save, scaling_entry, to_document
 from pyddpdiag.errors import ResultError, ResultExistsError, ResultVersionError, ResultWriteError, UsageError
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from pyddpdiag.cures.trial_weights import Weights
+from pyddpdiag.cures.trial_agreement import Weights
 from pyddpdiag.model.tried import TODAY
 
 NAMES = ("a", "b")

@@ -12,7 +12,6 @@ import pytest
 from support.doctored import bad, situation
 
 from pyddpdiag import cli, system
-from pyddpdiag.doctor import cxx_runtime
 from pyddpdiag.doctor.check import Outcome, Status
 from pyddpdiag.doctor.checks import installed, launcher, threads, variables
 from pyddpdiag.doctor.checks import torchrun as torchrun_check
@@ -114,7 +113,7 @@ def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> No
     path = tmp_path / "msvcp140.dll"
     fixed = struct.pack("<IIII", 0xFEEF04BD, 0x10000, (14 << 16) | 29, (30133 << 16) | 2)
     path.write_bytes(b"MZ" + b"\0" * 500 + fixed + b"\0" * 100)
-    assert cxx_runtime.file_version(path) == (14, 29, 30133, 2)
+    assert installed.file_version(path) == (14, 29, 30133, 2)
     assert installed._runtime(path).status is Status.WARN
     path.write_bytes(
         b"MZ" + fixed.replace(struct.pack("<I", (14 << 16) | 29), struct.pack("<I", (14 << 16) | 44))
@@ -123,7 +122,7 @@ def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> No
     missing = installed._runtime(None)
     assert missing.status is Status.FAIL and "VCRedist" in write(missing.lines[0], Shell.POWERSHELL)
     path.write_bytes(b"MZ")
-    assert cxx_runtime.file_version(path) is None
+    assert installed.file_version(path) is None
 
 
 def test_the_runtime_that_is_loaded_counts_before_the_one_beside_python_and_the_systems(

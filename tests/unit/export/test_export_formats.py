@@ -13,9 +13,9 @@ from support.shown_run import write_shown
 from pyddpdiag.cli import main
 from pyddpdiag.export import frames
 from pyddpdiag.export.chrome import COMMUNICATION
-from pyddpdiag.export.event_file import Series, event_file
-from pyddpdiag.export.formats import FORMATS
-from pyddpdiag.export.read import read_run
+from pyddpdiag.export.format import FORMATS
+from pyddpdiag.export.run import read_run
+from pyddpdiag.export.tensorboard import Series, event_file
 
 PAGE = Path(__file__).parents[3] / "docs" / "exports.md"
 

@@ -20,7 +20,7 @@ from support.trace_writer import COLLECTIVE, MS, record_dtype, write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.export.chrome import COMMUNICATION
-from pyddpdiag.export.read import read_run
+from pyddpdiag.export.run import read_run
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.events import lanes
 from pyddpdiag.trace.layout import Kind, StepTime
@@ -198,10 +198,10 @@ def test_too_much_for_a_viewer_says_which_part_fits(
     export = ["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]
     records = sum(held_records(folder))
     for most, said in ((1.3 * records, "--steps 0-"), (records - 1, "more events than any viewer opens")):
-        monkeypatch.setattr("pyddpdiag.export.read.MOST_EVENTS", most)
+        monkeypatch.setattr("pyddpdiag.export.run.MOST_EVENTS", most)
         assert main(export) == 2
         assert said in capsys.readouterr().err
-        monkeypatch.setattr("pyddpdiag.export.read.open_run", lambda *_, **__: pytest.fail("read"))
+        monkeypatch.setattr("pyddpdiag.export.run.open_run", lambda *_, **__: pytest.fail("read"))
 
 
 def test_pandas_reads_csv_and_parquet_alike(folder: Path, tmp_path: Path) -> None:

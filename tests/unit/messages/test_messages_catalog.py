@@ -4,8 +4,7 @@ import pytest
 from support.seen_messages import SEEN_WITH_LOOKALIKES, Seen
 
 import pyddpdiag
-from pyddpdiag.messages.catalog import CATALOG
-from pyddpdiag.messages.explain import explain, recognise
+from pyddpdiag.messages.explain import CATALOG, explain, recognise
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell
 

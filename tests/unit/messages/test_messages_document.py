@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-from pyddpdiag.messages.catalog import CATALOG
+from pyddpdiag.messages.explain import CATALOG
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -4,7 +4,7 @@ exceptions that end no rank, tasks that SLURM ends because another one failed, r
 import pytest
 from support.public_logs import SITE, raised
 
-from pyddpdiag.doctor.logs import exit_code
+from pyddpdiag.doctor.main import log_exit_code as exit_code
 from pyddpdiag.messages.logs import NO_ERROR, OWN_ERROR, THREAD_ERROR, read
 
 VICTIM = raised(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyddpdiag.paths.shared_hosts import Readers, agree
+from pyddpdiag.paths.shared_setup import Readers, agree
 
 
 def _seen(*ranks: list[int]) -> list[Readers]:

@@ -13,11 +13,11 @@ from pyddpdiag.bench.compare.runs import compare_runs
 from pyddpdiag.cli import main
 from pyddpdiag.model.words import milliseconds
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.plan.paths import HALVED
 from pyddpdiag.plan.read import plan_folder
+from pyddpdiag.plan.ring import HALVED
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.plan.text import scaling_sentence
-from pyddpdiag.report.run.figures import figures
+from pyddpdiag.report.run.verdict import figures
 
 ROUND_MS, MS_PER_MIB = 0.5, 4.0
 PARAMETERS = 12

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyddpdiag.plan.ring import Ring, fit_ring
-from pyddpdiag.plan.schedule import replay, work_alone
-from pyddpdiag.plan.sharing import Contention, Sharing, busy_before, fit
+from pyddpdiag.plan.ring import Contention, Ring, Sharing, busy_before, fit, fit_ring, replay, work_alone
 
 
 def ends(ready: Sequence[Sequence[float]], work: Sequence[Sequence[float]]) -> list[float]:

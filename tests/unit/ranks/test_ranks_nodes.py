@@ -5,7 +5,7 @@ import pytest
 from pyddpdiag.errors import UsageError
 from pyddpdiag.ranks import interfaces
 from pyddpdiag.ranks.cores import threads_per_rank, usable_cores
-from pyddpdiag.ranks.nodes import Node
+from pyddpdiag.ranks.launch import Node
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
 
 HERE = FileTarget("store")

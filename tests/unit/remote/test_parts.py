@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.trace_writer import write_training
 
-from pyddpdiag.remote.arrival import wait_for_ranks
+from pyddpdiag.remote.carrier import wait_for_ranks
 from pyddpdiag.remote.place import Place
 
 

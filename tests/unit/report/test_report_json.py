@@ -14,8 +14,7 @@ from pyddpdiag.model.account import PARTS
 from pyddpdiag.model.cube import PARTS as STEP_PARTS
 from pyddpdiag.model.cube import SPANS
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_dict, report_to_json
-from pyddpdiag.report.saved import report_from_dict
+from pyddpdiag.report.json import report_from_dict, report_to_dict, report_to_json
 
 
 def keys(text: str) -> set[str]:
@@ -126,7 +125,10 @@ def test_keys_are_exactly_the_contract(tmp_path: Path) -> None:
     written = everything(tmp_path)
     assert set(written) == TOP
     assert written["schema_version"] == 1
-    assert set(written["verdict"]) == {"status", "line", "findings"}
+    assert set(written["verdict"]) == {"status", "line", "findings", "charges"}
+    assert written["verdict"]["charges"]
+    for charge in written["verdict"]["charges"]:
+        assert set(charge) == {"rank", "part", "seconds", "share", "explained_s", "explained_by", "among"}
     for name, keys in LISTS.items():
         assert written[name], name
         for entry in written[name]:

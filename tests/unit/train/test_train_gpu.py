@@ -20,7 +20,7 @@ from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.record import gpu
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.train import TrainResult
-from pyddpdiag.train.gpu import watched
+from pyddpdiag.train.loop import watched
 
 SOON_S = 0.001
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from support.commands import python, ran
 from support.ranks import receive
 
-from pyddpdiag.ranks.meeting_file import fresh_file
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, file_path, join_url
-from pyddpdiag.train.traces import default_folder
+from pyddpdiag.ranks.stale import fresh_file
+from pyddpdiag.train.start import default_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 # What Windows refuses in a name; a point or a blank at the end it takes away silently.

@@ -12,16 +12,15 @@ from support.images import make_folder
 
 from pyddpdiag.bench.cases import MODELS
 from pyddpdiag.errors import DataError, TrainError, UsageError
-from pyddpdiag.workloads import digits as module
 from pyddpdiag.workloads import fixed, networks
+from pyddpdiag.workloads import workload as module
 from pyddpdiag.workloads.archs import ARCHS, TRAINED, arch_of
-from pyddpdiag.workloads.digits import Digits, load_digits
 from pyddpdiag.workloads.fixed import fixed_batch
 from pyddpdiag.workloads.images import ImageSamples, find_images
-from pyddpdiag.workloads.resnet import resnet18, resnet50
+from pyddpdiag.workloads.networks import Transformer, resnet18, resnet50
 from pyddpdiag.workloads.samples import ShardedBatches, TensorSamples, share, steps_per_epoch
 from pyddpdiag.workloads.text import CONTEXT, TextSamples, read_text
-from pyddpdiag.workloads.transformer import Transformer
+from pyddpdiag.workloads.workload import Digits, load_digits
 
 
 @pytest.fixture(scope="module")

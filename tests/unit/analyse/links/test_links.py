@@ -12,8 +12,7 @@ from support.wired import BEGIN, END, connect, ring
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_dict, report_to_json
-from pyddpdiag.report.saved import report_from_dict
+from pyddpdiag.report.json import report_from_dict, report_to_dict, report_to_json
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.run import open_run
 

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.links.connections import Connection
-from pyddpdiag.analyse.links.interface_use import detours
+from pyddpdiag.analyse.links.connections import Connection, losses
+from pyddpdiag.analyse.links.interface_use import OtherTraffic, detours, other_traffic, single_flow
 from pyddpdiag.analyse.links.link_faults import LinkFaults
-from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, single_flow
-from pyddpdiag.analyse.links.pairs import losses
 from pyddpdiag.analyse.links.stalls import Stalls, stalls
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar

@@ -8,9 +8,8 @@ import pytest
 from support.reported import findings
 from support.wired import MEGABYTES, only, ring
 
-from pyddpdiag.analyse.links.connections import Connection
-from pyddpdiag.analyse.links.other_traffic import OtherTraffic, other_traffic, single_flow
-from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.connections import Connection, links
+from pyddpdiag.analyse.links.interface_use import OtherTraffic, other_traffic, single_flow
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Interface, Sidecar, from_json, to_json
 from pyddpdiag.trace.layout import ConnectionValue as V

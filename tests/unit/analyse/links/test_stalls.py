@@ -8,8 +8,7 @@ from support.reported import findings
 from support.trace_writer import MS, RankWriter
 from support.wired import watch
 
-from pyddpdiag.analyse.links.connections import Connection
-from pyddpdiag.analyse.links.pairs import links
+from pyddpdiag.analyse.links.connections import Connection, links
 from pyddpdiag.analyse.links.stalls import Stalls, lost_in, stalls
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.steps import StepEnds

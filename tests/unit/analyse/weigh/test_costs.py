@@ -9,7 +9,7 @@ from support.processor_use import NOTHING, Extra, write
 from support.trace_writer import RankWriter, write_training
 
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weigh.costs import share_out
+from pyddpdiag.analyse.weigh.explain import Explained
 from pyddpdiag.analyse.weigh.headline import headline
 from pyddpdiag.analyse.weigh.verdict import weigh
 from pyddpdiag.model.findings import Confidence, Finding, Severity
@@ -39,7 +39,7 @@ def view(tmp_path: Path) -> RunView:
 
 
 def costs(view: RunView, *findings: Finding) -> list[float | None]:
-    return [found.cost_ms for found in share_out(view, findings)]
+    return [found.cost_ms for found in Explained(view.charges).by(findings)]
 
 
 def test_of_the_same_seconds_at_one_line_one_kind_tells(view: RunView) -> None:
@@ -47,11 +47,11 @@ def test_of_the_same_seconds_at_one_line_one_kind_tells(view: RunView) -> None:
         return replace(finding(kind, 1.0, rank=rank), cost_s=cost_s, where=where)
 
     waits, pauses = at("data_wait", 2.0), at("pause", 2.1)
-    assert [one.kind for one in share_out(view, [waits, pauses])] == ["data_wait"]
+    assert [one.kind for one in Explained(view.charges).by([waits, pauses])] == ["data_wait"]
     # About much more time, elsewhere, of one rank, or called from another line.
     kept = [waits, at("pause", 4.1), at("pause", 2.1, "train.py:8 in load"), at("late_rank", 2.0, rank=1)]
     kept += [at("hot_line", 3.0, "net.py:7"), at("hot_line", 2.0, "net.py:7")]
-    assert [one.kind for one in share_out(view, kept)] == [one.kind for one in kept]
+    assert [one.kind for one in Explained(view.charges).by(kept)] == [one.kind for one in kept]
 
 
 def test_two_findings_that_explain_the_same_milliseconds_share_them(view: RunView) -> None:
@@ -291,7 +291,7 @@ def test_what_leads_to_others_takes_its_time_first(view: RunView) -> None:
 
 
 def test_of_two_that_cost_about_the_same_the_surer_one_comes_first(view: RunView) -> None:
-    late, alone = finding("late_rank", 9.0, confidence="medium", rank=0), finding("rank_alone", 8.0, rank=0)
+    late, alone = finding("late_rank", 9.0, confidence="medium", rank=1), finding("rank_alone", 8.0, rank=1)
     assert order(view, late, alone) == ["rank_alone", "late_rank"]
     assert order(view, replace(late, cost_ms=12.0), alone) == ["late_rank", "rank_alone"]
 

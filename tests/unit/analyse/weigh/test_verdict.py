@@ -120,7 +120,7 @@ def test_uneven_ranks_blame_nobody_and_are_not_healthy(tmp_path: Path) -> None:
             now = (1 + step) * 100 * MS
             own = 20 if step % 2 == rank else 0
             writer.step(step, now, now, now + 60 * MS)
-            writer.backward(step, now, now + 50 * MS, now + 60 * MS)
+            writer.backward(step, now, now + (30 + own) * MS, now + 60 * MS)
             writer.bucket(step, now + (30 + own) * MS, now + 51 * MS, now + 55 * MS)
         writer.write(tmp_path)
     report = load_report(tmp_path)

@@ -13,14 +13,14 @@ from support.shown_run import write_shown
 from support.trace_writer import write_training
 
 from pyddpdiag.analyse.anatomy import PARTS, anatomy
-from pyddpdiag.analyse.shown_steps import steps_to_show
+from pyddpdiag.analyse.details import steps_to_show
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Area, Axis, Chart, Heat, Line, Panel, Points, Spans
 from pyddpdiag.report.charts.svg import svg
 from pyddpdiag.report.page import SMALL
 from pyddpdiag.report.run.page import charts, run_page
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
