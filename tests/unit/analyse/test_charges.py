@@ -59,12 +59,7 @@ def test_what_the_others_wait_for_is_charged_to_the_rank_that_they_wait_for(tmp_
 
 
 @pytest.mark.parametrize(
-    ("extra", "part"),
-    [
-        (Extra(cpu=20), "compute"),
-        (Extra(sleep=20), "blocked"),
-        (Extra(delay=20), "core"),
-    ],
+    ("extra", "part"), [(Extra(cpu=20), "compute"), (Extra(sleep=20), "blocked"), (Extra(delay=20), "core")]
 )
 def test_it_is_charged_for_what_it_does_more(tmp_path: Path, extra: Extra, part: str) -> None:
     write(tmp_path, [Extra(), extra])
