@@ -99,8 +99,10 @@ PyObject* begin_forward(PyObject* self, PyObject* synchronising) {
     if (is_true < 0) {
         return nullptr;
     }
-    forward_begin(*bound_to(self).module, is_true != 0);
-    return Py_NewRef(Py_None);
+    return guarded([&] {
+        forward_begin(*bound_to(self).module, is_true != 0);
+        return Py_NewRef(Py_None);
+    });
 }
 
 PyObject* end_forward(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
