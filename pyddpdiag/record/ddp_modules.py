@@ -19,6 +19,7 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.record.callers import passes_here
 from pyddpdiag.record.held import tensors_in
+from pyddpdiag.record.module_tree import inside, modules_in, parameters_in
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
 
@@ -48,7 +49,8 @@ def unwrapped(given: object) -> DistributedDataParallel:
     Raises:
         UsageError: it is not a DistributedDataParallel module.
     """
-    found = getattr(given, "_orig_mod", given)
+    # Only another one is asked: DDP of the script's own class may answer to each name.
+    found = given if issubclass(type(given), DistributedDataParallel) else getattr(given, "_orig_mod", given)
     if not isinstance(found, DistributedDataParallel):
         raise UsageError(
             f"expected a DistributedDataParallel module, not {type(given).__name__}.",
@@ -66,7 +68,7 @@ def describe(given: object) -> Description:
     ddp = unwrapped(given)
     reduced = parameters_of(ddp)
     return Description(
-        name=type(ddp.module).__name__,
+        name=type(inside(ddp)).__name__,
         group=ddp.process_group,
         bucket_cap_mb=ddp.bucket_bytes_cap / 2**20,
         names=[name for name, _ in reduced],
@@ -82,7 +84,7 @@ def _settings(ddp: DistributedDataParallel) -> dict[str, int]:
     """What decides how much DDP does beside reducing gradients."""
     names = ("find_unused_parameters", "static_graph", "broadcast_buffers", "gradient_as_bucket_view")
     buffers = list(getattr(ddp, "modules_buffers", ()))
-    layers = [type(layer) for layer in ddp.module.modules()]
+    layers = [type(layer) for _, layer in modules_in(inside(ddp))]
     return {
         **{name: int(bool(getattr(ddp, name, False))) for name in names},
         "buffers": len(buffers),
@@ -115,7 +117,7 @@ def find(parameters: list[torch.Tensor]) -> DistributedDataParallel | None:
     for candidate in gc.get_objects():
         # Not isinstance: it runs code of objects that pretend to be of a class, such as lazy proxies.
         if issubclass(type(candidate), DistributedDataParallel) and any(
-            id(parameter) in wanted for parameter in candidate.module.parameters()
+            id(parameter) in wanted for _, parameter in parameters_in(inside(candidate))
         ):
             return candidate  # type: ignore[no-any-return]
     return None

@@ -107,11 +107,52 @@ def _trained(way: str, folder: Path | None) -> list[torch.Tensor]:
     return [one.grad for one in ddp.parameters() if one.grad is not None]
 
 
+asked: list[str] = []
+
+
+def _asks(self: Any, *_: Any, **__: Any) -> Any:
+    asked.append(type(self).__name__)
+    raise AssertionError("of the recorder")
+
+
+ASKED = (
+    "parameters",
+    "named_parameters",
+    "modules",
+    "named_modules",
+    "children",
+    "named_children",
+    "buffers",
+)
+
+
+def _trained_unasked(folder: Path) -> None:
+    """Classes whose methods are all the script's own, and DDP of such a class, are trained, and asked nothing."""
+    ddp = DistributedDataParallel(Net("a tensor"))
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    own = {**dict.fromkeys(ASKED, _asks), "training": property(_asks)}
+    ddp.module.__class__ = type("OwnNet", (Net,), own)
+    ddp.__class__ = type("OwnDDP", (DistributedDataParallel,), {**own, "__getattr__": _one_of_module})
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp)
+        for _ in range(PASSES):
+            ddp(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+    assert not asked
+
+
+def _one_of_module(self: Any, name: str) -> Any:
+    if name not in ("module", "join", "_join_config"):
+        asked.append(name)
+    return nn.Module.__getattr__(self, name)
+
+
 def _job(rank: int, world_size: int, folder: str) -> None:
     del rank, world_size
     for way in RETURNS:
         plain, recorded = _trained(way, None), _trained(way, Path(folder, way))
         assert len(plain) == 2 and all(map(torch.equal, plain, recorded)), way
+    _trained_unasked(Path(folder, "unasked"))
 
 
 trained = ran_once(_job, 1, answers=False)
