@@ -12,9 +12,10 @@ import pytest
 
 from pyddpdiag import system
 from pyddpdiag.record.side_thread import Over, SideThread
+from pyddpdiag.system.threads import names
 
 FORKS = """
-import os, sys, threading, time
+import os, sys, time
 from pathlib import Path
 
 # Hooks before a fork run in the reverse of their order.
@@ -32,9 +33,9 @@ for _ in range(3):
 until = time.monotonic() + 60
 while len(looks) < 2 and time.monotonic() < until:
     time.sleep(0.001)
-ran = threading.active_count()
+ran = side._thread.is_alive()
 side.close()
-assert (seen, ran, threading.active_count()) == ([1, 1, 1], 2, 1), (seen, ran)
+assert (seen, ran, side._thread.is_alive()) == ([1, 1, 1], True, False), (seen, ran)
 """
 
 
@@ -55,6 +56,20 @@ def test_signals_are_left_to_the_scripts_own_threads() -> None:
     assert {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPROF} <= blocked[0]
     assert not faults & blocked[0]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_a_script_that_joins_all_threads_does_not_wait_for_ours() -> None:
+    before, began = threading.enumerate(), threading.Event()
+
+    def look(over: Over) -> None:
+        began.set()
+        over.wait(60)
+
+    thread = SideThread("looks", look)
+    assert began.wait(60)
+    assert threading.enumerate() == before and "looks" in names().values()
+    thread.close()
+    assert "looks" not in names().values()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
