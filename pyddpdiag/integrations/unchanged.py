@@ -160,9 +160,10 @@ def _patch_ddp(module: Any) -> None:
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
     @between(ddp.__call__)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if not torch.compiler.is_compiling():
-            _forward(self, self)
-            _state.announced = id(self)
+        if torch.compiler.is_compiling():
+            return super(ddp, self).__call__(*arguments, **options)  # nor traces it what is not called
+        _forward(self, self)
+        _state.announced = id(self)
         try:
             return super(ddp, self).__call__(*arguments, **options)
         except Exception as error:

@@ -22,6 +22,8 @@ from pyddpdiag.record.held import tensors_in
 from pyddpdiag.record.module_tree import inside, modules_in, parameters_in
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
+from pyddpdiag.record.traced import is_traced
+from pyddpdiag.system.handlers import by_handler
 
 LOOKED_AT: Final = 16
 """Passes in a row, of eight times as many, that are looked at as they begin: a step that accumulates is seen whole."""
@@ -156,7 +158,7 @@ class ForwardMarks:
 class _Marks:
     """What the forward hooks of an attached module do. They run in every step, so keep the Python here to a minimum.
 
-    While the compiler traces them they do nothing: a call into the native module would break the graph. Those of
+    While a compiler traces them they do nothing: a call into the native module would break the graph. Those of
     torch.compile's own module are not traced and mark its passes.
     """
 
@@ -206,7 +208,7 @@ class _Before(_Hook):
 
     def __call__(self, ddp: Any, arguments: Any, named: Any) -> None:
         marks = self.marks
-        if torch.compiler.is_compiling():
+        if is_traced():
             return
         # A look never ends a training. `suppress` would take as long as the look.
         try:
@@ -215,8 +217,9 @@ class _Before(_Hook):
                 if marks.passes < 8:
                     passes_here(sys._getframe())
             _native.forward_begin(marks.module, ddp.require_backward_grad_sync)
-        except Exception:
-            pass
+        except Exception as error:
+            if by_handler(error):
+                raise
 
 
 class _After(_Hook):
@@ -224,7 +227,7 @@ class _After(_Hook):
 
     def __call__(self, ddp: Any, _: Any, output: Any) -> None:
         marks = self.marks
-        if torch.compiler.is_compiling():
+        if is_traced():
             return
         try:
             outputs = [output] if type(output) is torch.Tensor else list(tensors_in(output))
@@ -233,5 +236,6 @@ class _After(_Hook):
             often = marks.passes % (8 * LOOKED_AT) <= LOOKED_AT
             begins = marks.look_at_backward(ddp, local=local, often=often) if local or often else None
             _native.forward_end(marks.core, marks.module, outputs, begins)
-        except Exception:
-            pass
+        except Exception as error:
+            if by_handler(error):
+                raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -14,6 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from pyddpdiag.model.modes import SURE_LOOKS, Mode
 from pyddpdiag.record.module_tree import inside, modules_in, trains
+from pyddpdiag.system.handlers import quietly
 
 
 class Modes:
@@ -36,7 +36,7 @@ class Modes:
             step: of the trace.
         """
         # Layers of somebody else's class may have another `p`, or none.
-        with suppress(Exception):
+        with quietly:
             self._look(index, owner, step)
 
     def modes(self) -> tuple[Mode, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +101,14 @@ def open_trace(
 
 def warn_of_loss(path: Path, rank: int) -> None:
     """Warns, in the name of the code that records, that the trace is lost and the training is not."""
-    warnings.warn(
-        f"rank {rank}: the trace '{path}' was cut short or written over by another program, or its disk "
-        "failed: recording has stopped, training goes on. A report knows at most the records from before. To "
-        "keep a trace, let nothing write to the run's folder but the ranks; copying from it does no harm.",
-        RuntimeWarning,
-        stacklevel=4,
-    )
+    with suppress(RuntimeWarning):  # of a script that makes errors of warnings
+        warnings.warn(
+            f"rank {rank}: the trace '{path}' was cut short or written over by another program, or its disk "
+            "failed: recording has stopped, training goes on. A report knows at most the records from before. To "
+            "keep a trace, let nothing write to the run's folder but the ranks; copying from it does no harm.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def unusable(path: Path, rank: int, owner: int | None, what: str) -> RecorderClosedError:

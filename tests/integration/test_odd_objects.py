@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, patch
 
+import pytest
 import torch
 from support.ranks import ran_once
 from torch import nn
@@ -147,12 +150,62 @@ def _one_of_module(self: Any, name: str) -> Any:
     return nn.Module.__getattr__(self, name)
 
 
+def _late(*_: Any) -> None:
+    raise TimeoutError("late")
+
+
+def _interrupted(folder: Path) -> None:
+    """A signal of the script's comes while the recorder looks, and what its handler raises is raised."""
+    ddp = DistributedDataParallel(Net("a tensor"))
+    optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
+    signal.signal(signal.SIGTERM, _late)
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp)
+        for where in (
+            "ddp_modules.passes_here",
+            "batch_marks._parts",
+            "optimizers.Stepping",
+            "modes.Modes._look",
+        ):
+            comes = MagicMock(side_effect=lambda *_: signal.raise_signal(signal.SIGTERM))
+            with patch(f"pyddpdiag.record.{where}", comes), pytest.raises(TimeoutError, match="late"):
+                ddp(torch.randn(2, 4)).sum().backward()
+                optimizer.step()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _traced(folder: Path) -> None:
+    """The recorder adds nothing to a trace of torch.jit, in which each size is a tensor."""
+    ddp = DistributedDataParallel(Net("a tensor"))
+    with pyddpdiag.Recorder(folder) as recorder, warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        recorder.attach(ddp)
+        torch.jit.trace(ddp, torch.randn(2, 4), check_trace=False)
+        ddp(torch.randn(2, 4)).sum().backward()
+
+
+def _unwritten(folder: Path) -> None:
+    """Whatever is wrong with the sidecar, a script that makes errors of warnings trains as well."""
+    ddp = DistributedDataParallel(Net("a tensor"))
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp)
+        with patch.object(type(recorder.modules.training), "facts", lambda _: torch.ones(2)):
+            with pytest.warns(RuntimeWarning, match="cannot write .*rank_0.json"):
+                recorder.modules.write_sidecar()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                ddp(torch.randn(2, 4)).sum().backward()
+                recorder.modules.write_sidecar()
+            recorder.modules.note_ended()
+
+
 def _job(rank: int, world_size: int, folder: str) -> None:
     del rank, world_size
     for way in RETURNS:
         plain, recorded = _trained(way, None), _trained(way, Path(folder, way))
         assert len(plain) == 2 and all(map(torch.equal, plain, recorded)), way
-    _trained_unasked(Path(folder, "unasked"))
+    for case in (_trained_unasked, _interrupted, _traced, _unwritten):
+        case(Path(folder, case.__name__))
 
 
 trained = ran_once(_job, 1, answers=False)
