@@ -6,12 +6,16 @@ import errno
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.errors import NoProcessGroupError, RecorderClosedError, TraceExistsError, TraceFolderError
+from pyddpdiag.system.limits import largest_file
+
+_BESIDE_BYTES: Final = 2**16
+"""Of a trace, besides its records."""
 
 
 def require_group() -> None:
@@ -77,6 +81,7 @@ def open_trace(
         TraceExistsError: a trace exists, and it is not to be overwritten.
         TraceFolderError: it cannot be made.
     """
+    _require_room(rank, capacity_mb)
     try:
         return _native.Recorder(
             path=str(path),
@@ -97,6 +102,20 @@ def open_trace(
         if error.errno == errno.ENOSPC:
             hint = f"free {capacity_mb:g} MiB, or make the trace smaller with Recorder(..., capacity_mb=...)."
         raise TraceFolderError(f"rank {rank}: {error.strerror}", hint=hint) from None
+
+
+def _require_room(rank: int, capacity_mb: float) -> None:
+    """Refuses a trace that is larger than this process's files may be: the system may end a process that tries.
+
+    Python ignores its signal, SIGXFSZ, but a script may give that its meaning back.
+    """
+    limit = largest_file()
+    if limit < capacity_mb * 2**20 + _BESIDE_BYTES:
+        raise TraceFolderError(
+            f"rank {rank}: cannot reserve space for a trace of {capacity_mb:g} MiB: the files of this process may "
+            f"have {limit:.0f} bytes.",
+            hint="raise `ulimit -f`, or make the trace smaller with Recorder(..., capacity_mb=...).",
+        )
 
 
 def warn_of_loss(path: Path, rank: int) -> None:
