@@ -41,7 +41,10 @@ ROUNDS = 20
 # Width of four layers, their batch, and the steps of a block.
 SIZES = {96: (32, 46), 256: (48, 46), 512: (80, 32), 1024: (160, 16)}
 OPERATIONS = 20_000  # of torch that a new recorder looks at, to learn which worker serves which group
-BEFORE = 17  # steps before a block. No power of 4 is among its own, at which the sidecar is written.
+# What is read more often at first is read as rarely as ever after 256 passes. Of later ones, the first 16 of each 128
+# are looked at as they begin: of a block it is as many, its last ones. No power of 4 is among its steps, at which the
+# sidecar is written.
+LOOKED_AT = 383
 
 OFF = {"parameter_interval": 0, "statistics_interval": 0, "weights_interval": 0, "sample_connections": False}
 OFF["lines"] = False
@@ -113,6 +116,7 @@ def reading(name: str, folder: str, ddp: DistributedDataParallel) -> Iterator[No
         if steps:
             stack.enter_context(patched())
             unchanged.watch(watched := Watched(folder, options))
+            watched.made_module(ddp)
             yield
             assert watched.session is not None
             attachments.detach(watched.session.recorder, ddp)
@@ -132,21 +136,22 @@ def measure(session: Session, folder: str, rounds: int, widths: list[int]) -> li
     order, found = random.Random(0), []
     for width in widths:
         batch, count = SIZES[width]
+        before = LOOKED_AT + count // 8 - count
         ddp = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4))))
         optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
-        loader = DataLoader(TensorDataset(torch.randn(batch * (BEFORE + count), width)), batch_size=batch)
+        loader = DataLoader(TensorDataset(torch.randn(batch * (before + count), width)), batch_size=batch)
         found.append({name: Steps([], [], []) for name in ("plain", *READINGS)})
         for turn in range(rounds):
             for name in shuffled(list(found[-1]), order):
                 with reading(name, f"{folder}/{width}-{turn}-{name}", ddp):
                     given = iter(loader)
                     thread, clock = [], []
-                    for step in range(BEFORE + count):
+                    for step in range(before + count):
                         if step == 2:
                             one = torch.ones(1)
                             for _ in range(OPERATIONS):
                                 one.add_(1)
-                        if step == BEFORE:
+                        if step == before:
                             dist.barrier()
                             used = time.process_time() - time.thread_time()
                         begin, begin_s = time.thread_time(), time.perf_counter()
@@ -157,8 +162,8 @@ def measure(session: Session, folder: str, rounds: int, widths: list[int]) -> li
                         thread.append(time.thread_time() - begin)
                         clock.append(time.perf_counter() - begin_s)
                     used = time.process_time() - time.thread_time() - used
-                found[-1][name].thread.append(thread[BEFORE:])
-                found[-1][name].clock.append(clock[BEFORE:])
+                found[-1][name].thread.append(thread[before:])
+                found[-1][name].clock.append(clock[before:])
                 found[-1][name].others.append(used / count)
                 shutil.rmtree(f"{folder}/{width}-{turn}-{name}", ignore_errors=True)
     return found

@@ -35,6 +35,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_flatten.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_lanes.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/bind_quick.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_recorder.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_shared.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_sockets.cpp

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from pyddpdiag.analyse import catalog
-from pyddpdiag.messages.catalog import CATALOG
+from pyddpdiag.messages.explain import CATALOG
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import KINDS, Kind
 

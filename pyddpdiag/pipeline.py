@@ -23,8 +23,7 @@ from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.place import is_url, shown
-from pyddpdiag.report.json import report_to_json
-from pyddpdiag.report.saved import read_report
+from pyddpdiag.report.json import read_report, report_to_json
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.budget import USUAL_GB

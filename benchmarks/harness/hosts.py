@@ -14,11 +14,10 @@ from pathlib import Path
 from support.links import NAMES, on_hosts, two_hosts
 
 from pyddpdiag.bench.cases import Case
+from pyddpdiag.bench.engine.collect import ResultWriter
 from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.result_writer import ResultWriter
 from pyddpdiag.bench.engine.sweep import run_sweep
-from pyddpdiag.bench.reading import read
-from pyddpdiag.bench.results import Entry
+from pyddpdiag.bench.results import Entry, read
 from pyddpdiag.ranks.rendezvous import join_url
 
 URL = "tcp://10.77.0.1:29518"

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.paths.options import Compress, SharedMemory
-from pyddpdiag.workloads.transformer import Transformer
+from pyddpdiag.workloads.networks import Transformer
 
 MODELS = ("mlp", "transformer", "cnn", "deep", "wide", "lstm")
 """What `pyddpdiag plan` knows was learned from runs of the first three, but for one rule, which is from `deep`'s."""

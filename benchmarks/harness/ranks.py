@@ -8,10 +8,8 @@ from typing import Any
 
 import torch
 
-from pyddpdiag.ranks.launch import launch
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
-from pyddpdiag.ranks.session import Session
+from pyddpdiag.ranks.launch import Node, launch
+from pyddpdiag.ranks.session import Options, Session
 
 TIMEOUT_S = 300
 

@@ -22,8 +22,8 @@ from pyddpdiag.ranks import session as ranks
 from pyddpdiag.train import HookKind, TrainSettings
 from pyddpdiag.train.loop import rate, train_rank
 from pyddpdiag.train.rank_session import Session
-from pyddpdiag.workloads.digits import load_digits
-from pyddpdiag.workloads.digits_net import DigitsNet
+from pyddpdiag.workloads.networks import DigitsNet
+from pyddpdiag.workloads.workload import load_digits
 
 SETTINGS = TrainSettings(epochs=1, batch_size=64, hook=HookKind.PLAIN)
 BY_HAND = "by hand"

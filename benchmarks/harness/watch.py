@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from harness.hooks import full_model
 from pyddpdiag.ranks.session import Session
-from pyddpdiag.workloads.digits_net import DigitsNet
+from pyddpdiag.workloads.networks import DigitsNet
 
 STATISTICS_INTERVAL = 16
 SENTINEL_INTERVAL = 64

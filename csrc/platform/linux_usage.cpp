@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "platform/platform.hpp"
 #include "platform/usage.hpp"
 
 namespace ddpdiag::platform {
@@ -70,6 +71,27 @@ private:
     int file_ = -1;
 };
 
+// The kernel renews it every 5 s, and looks through all devices and swap files to tell it.
+class MachineLoad {
+public:
+    [[nodiscard]] std::int64_t read() noexcept {
+        constexpr std::int64_t renewed_after_ns = 1'000'000'000;
+        const std::int64_t now = monotonic_ns();
+        if (now >= due_ns_) {
+            due_ns_ = now + renewed_after_ns;
+            if (struct sysinfo machine{}; ::sysinfo(&machine) == 0) {
+                constexpr auto one = static_cast<std::int64_t>(std::uint64_t{1} << unsigned{SI_LOAD_SHIFT});
+                milli_ = static_cast<std::int64_t>(machine.loads[0]) * 1000 / one;
+            }
+        }
+        return milli_;
+    }
+
+private:
+    std::int64_t due_ns_ = 0;
+    std::int64_t milli_ = Usage{}.load_milli;
+};
+
 }  // namespace
 
 std::int64_t thread_cpu_ns() noexcept {
@@ -117,10 +139,8 @@ Usage usage() noexcept {
         found.involuntary_switches = counted.ru_nivcsw;
         // NOLINTEND(cppcoreguidelines-pro-type-union-access)
     }
-    if (struct sysinfo machine{}; ::sysinfo(&machine) == 0) {
-        constexpr auto one = static_cast<std::int64_t>(std::uint64_t{1} << unsigned{SI_LOAD_SHIFT});
-        found.load_milli = static_cast<std::int64_t>(machine.loads[0]) * 1000 / one;
-    }
+    thread_local MachineLoad load;
+    found.load_milli = load.read();
     return found;
 }
 

@@ -42,29 +42,6 @@ std::shared_ptr<PythonFutureWrapper> detached_hook(c10d::GradBucket& bucket) {
     return std::make_shared<PythonFutureWrapper>(std::move(future));
 }
 
-// Calls it with the GIL. Who holds the function may be a graph that any thread releases, even after Python's end.
-std::function<void()> called(py::object callback) {
-    const std::shared_ptr<py::object> held(new py::object(std::move(callback)), [](py::object* object) {
-        if (Py_IsInitialized() == 0) {
-            object->release();
-            delete object;
-            return;
-        }
-        const py::gil_scoped_acquire gil;
-        delete object;
-    });
-    return [held] {
-        const py::gil_scoped_acquire gil;
-        try {
-            (*held)();
-        } catch (py::error_already_set& error) {
-            // A look never ends a training.
-            error.restore();
-            PyErr_Clear();
-        }
-    };
-}
-
 std::shared_ptr<PythonFutureWrapper> hook(const std::shared_ptr<Recorder>& recorder, c10d::GradBucket& bucket,
                                           const std::optional<Handle>& group, const PathOptions& options) {
     if (auto future = detached_hook(bucket)) {
@@ -140,15 +117,6 @@ void bind_hook(py::module_& module) {
     module.def("expects_sparse", &expects_sparse, py::arg("reducer"));
     py::class_<JoinedPass>(module, "JoinedPass")
         .def(py::init<const std::shared_ptr<ModuleState>&>(), py::arg("module"));
-    module.def("forward_begin", &forward_begin, py::arg("module"), py::arg("synchronising"));
-    module.def(
-        "forward_end",
-        [](const Recorder& recorder, const std::shared_ptr<ModuleState>& of,
-           const std::vector<at::Tensor>& outputs, py::object begins) {
-            forward_end(recorder, of, outputs,
-                        begins.is_none() ? std::function<void()>() : called(std::move(begins)));
-        },
-        py::arg("recorder"), py::arg("module"), py::arg("outputs"), py::arg("begins") = py::none());
     py::class_<Reduction>(module, "Reduction")
         .def(py::init<std::shared_ptr<Recorder>, std::shared_ptr<ModuleState>, PathOptions>(),
              py::arg("recorder"), py::arg("module"), py::arg("options"))

@@ -247,7 +247,6 @@ void bind_recorder(py::module_& module) {
              py::arg("sentinel_interval"), py::arg("sample_connections"), py::arg("weights_interval"))
         .def("wait_begin", &Recorder::wait_begin)
         .def("step_begin", &Recorder::step_begin)
-        .def("step_begun", &Recorder::step_begun, py::arg("wait_begin_ns"), py::arg("begin_ns"))
         .def("step_end", &Recorder::step_end)
         .def("step_withdrawn", &Recorder::step_withdrawn)
         .def("wait_abandoned", &Recorder::wait_abandoned)

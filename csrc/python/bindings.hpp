@@ -15,6 +15,7 @@ void bind_sockets(py::module_& module);
 void bind_stacks(py::module_& module);
 void bind_lanes(py::module_& module);
 void bind_hook(py::module_& module);
+void bind_quick(py::module_& module);
 void bind_flatten(py::module_& module);
 
 }  // namespace ddpdiag::python

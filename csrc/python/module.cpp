@@ -7,6 +7,7 @@ PYBIND11_MODULE(_native, module) {
     ddpdiag::python::bind_recorder(module);
     ddpdiag::python::bind_lanes(module);
     ddpdiag::python::bind_hook(module);
+    ddpdiag::python::bind_quick(module);
     ddpdiag::python::bind_flatten(module);
     ddpdiag::python::bind_shared(module);
     ddpdiag::python::bind_sockets(module);

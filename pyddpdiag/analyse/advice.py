@@ -86,7 +86,6 @@ class Advice:
         """A line of its own: the command that starts this run again with a cure; empty if it is not known, or has it.
 
         Args:
-            option: of `pyddpdiag run`.
             value: for it; empty: it is a flag.
         """
         if self.launch.cures.get(option) == value or not self.fits(option):
@@ -163,9 +162,7 @@ def run_line(launch: Launch, wanted: Mapping[str, str], shell: Shell) -> str:
     """The command that starts a run again with other options, to paste; empty: it is not known, or cannot have them.
 
     Args:
-        launch: how the run was started.
         wanted: options of `pyddpdiag run` with their values, beside those that it had; "" for a flag.
-        shell: to write it for.
     """
     cures = with_options(launch.cures, wanted)
     if not launch.command or cures is None:

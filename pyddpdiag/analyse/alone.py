@@ -17,11 +17,11 @@ from pyddpdiag.analyse.bounds import (
     STANDS_MS,
     TWICE,
 )
+from pyddpdiag.analyse.chance import period
 from pyddpdiag.analyse.episodes import chance_of_one
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.life import TAIL
 from pyddpdiag.analyse.meetings import Meetings
-from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.trace.rows import Bool, Int64
 
 
@@ -62,12 +62,7 @@ class Alone:
 
 
 def alone(found: Meetings, step_ms: float) -> Alone | None:
-    """The rank that works alone; None: there is none.
-
-    Args:
-        found: what the ranks did from one meeting to the next.
-        step_ms: the median step.
-    """
+    """The rank that works alone; None: there is none."""
     if len(found.ranks) < 2 or not len(found.step) or not step_ms > 0:
         return None
     beyond = found.beyond - found.core

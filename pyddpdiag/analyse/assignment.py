@@ -140,12 +140,7 @@ class Assignment:
 
 
 def assignment(names: Names, buckets: Sequence[BucketStats]) -> Assignment | None:
-    """The parameters of the buckets; None if the size of one is not known.
-
-    Args:
-        names: of the run.
-        buckets: all of a layout.
-    """
+    """The parameters of the buckets; None if the size of one is not known."""
     by_module: dict[int, list[tuple[BucketStats, Layout]]] = {}
     for bucket in buckets:
         layout = names.layouts.get(int(bucket.bucket, 16))

@@ -10,8 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE, TWICE, WORK_SHARE
 from pyddpdiag.analyse.grouped import Float64, sure_median
-from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.training import training_loader
+from pyddpdiag.analyse.settings import odd_ones, training_loader
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.words import listed
 

@@ -10,7 +10,7 @@ from math import ceil, log
 from statistics import NormalDist
 from typing import Final
 
-from pyddpdiag.model.findings import Confidence
+from pyddpdiag.model.findings import Confidence, Severity
 
 # How many.
 
@@ -244,9 +244,6 @@ Z99: Final = NormalDist().inv_cdf(1 - CHANCE)
 MANY_PASSES: Final = ceil(log(CHANCE) / log(1 - HEALTHY_SHARE))
 """Of so many passes, chance leaves none different, if `HEALTHY_SHARE` of all are."""
 
-SHORTEST: Final = ceil(log(CHANCE) / log(0.5))
-"""Steps of a stretch that is found by how much it is over a threshold: each is, or is not, with equal chances."""
-
 SURELY_EARLY: Final = 1 - 1 / SHARED_TIMES
 """A rank that has a core and its caches to itself is early by up to this share of a step, and the others are not
 late."""
@@ -271,9 +268,9 @@ def event_ms(step_ms: float) -> float:
     return max(EVENT_MS, MOST * step_ms)
 
 
-def matters(cost_ms: float, step_ms: float) -> bool:
-    """Whether a mistake that is sure costs enough to be a warning."""
-    return cost_ms >= MATTERS_SHARE * step_ms > 0
+def severity(cost_ms: float, step_ms: float) -> Severity:
+    """Of a mistake that surely costs so much of a step, or of the run."""
+    return "warning" if cost_ms >= MATTERS_SHARE * step_ms > 0 else "note"
 
 
 def confidence(steps: int) -> Confidence:

@@ -1,7 +1,8 @@
-"""Buckets over all their occurrences."""
+"""Buckets over all their occurrences, and which way those of each process group took."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,7 +11,8 @@ from pyddpdiag.analyse.distinct import numbered
 from pyddpdiag.analyse.grouped import stats_by
 from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.occurrences import Occurrences
-from pyddpdiag.model.rows import BucketStats
+from pyddpdiag.analyse.wire_fit import lasting_buckets
+from pyddpdiag.model.rows import BucketStats, GroupStats
 from pyddpdiag.model.stats import METRICS, BucketTimes
 from pyddpdiag.trace.layout import DTYPE_NAMES
 from pyddpdiag.trace.rows import Bool, Int64, UInt64
@@ -26,9 +28,6 @@ def bucket_stats(
     """Every bucket, the one that cost most time first.
 
     Args:
-        run: the ranks.
-        occurrences: what was measured.
-        names: names of parameters and groups.
         left_out: steps that medians leave out, unless the bucket was seen in no others.
         chosen: the occurrences to count; None = all.
     """
@@ -112,3 +111,38 @@ def _last_arrivals(run: Run, arriver: Int64, codes: Int64) -> dict[int, dict[int
         code, who = divmod(pair, len(run.ranks))
         by_code.setdefault(code, {})[run.ranks[who].rank] = count
     return by_code
+
+
+def group_stats(
+    groups: Mapping[int, tuple[int, ...]], names: Names, buckets: Sequence[BucketStats]
+) -> tuple[GroupStats, ...]:
+    """Every group that reduced buckets."""
+    found = []
+    for key, ranks in groups.items():
+        name, known = names.group(key), names.groups.get(key)
+        mine = [bucket for bucket in buckets if bucket.group == name]
+        lasting = lasting_buckets(mine) or mine
+        shared = [bucket for bucket in lasting if bucket.shared_memory]
+        summing = _summing(shared)
+        found.append(
+            GroupStats(
+                group=name,
+                ranks=ranks,
+                backend=known.backend if known else "",
+                shared_memory=known.shared_memory if known else "",
+                buckets=len(lasting),
+                shared_buckets=len(shared),
+                waiting_fraction=None if summing is None else 1.0 - summing,
+                summing_fraction=summing,
+            )
+        )
+    return tuple(found)
+
+
+def _summing(buckets: Sequence[BucketStats]) -> float | None:
+    """Of the time in which the buckets were under way, the part with all ranks at work on them."""
+    times = [(bucket.times.wire_ms.median, bucket.times.total_ms.median) for bucket in buckets]
+    known = [(wire, total) for wire, total in times if wire is not None and total]
+    if not known:
+        return None
+    return min(1.0, sum(wire for wire, _ in known) / sum(total for _, total in known))

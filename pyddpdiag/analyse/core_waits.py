@@ -47,9 +47,6 @@ def core_waits(
     """Which of these ranks wait for a core.
 
     Args:
-        steps: the judged steps.
-        usage: the use of the processor in them.
-        ranks: the ranks to look at.
         late: ranks that are late: of theirs counts only what the others wait as well; the rest is their lateness.
         known: something else shows that they wait. Where waits come in bursts, as under a limit that holds for parts of
             a second, no step is typical, and too few would tell that for sure.

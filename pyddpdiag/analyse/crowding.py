@@ -36,9 +36,12 @@ class Crowding:
     @property
     def is_sure(self) -> bool:
         """Whether there are clearly too many threads, and no other programs that take most of the cores."""
-        waiting = max((self.waits.by_rank.get(rank, 0.0) for rank in self.victims), default=0.0)
-        in_part = self.burnt_ms is not None and self.burnt_ms < MOST * waiting
-        return self.threads >= MANY_THREADS * self.cores and not in_part
+        if self.burnt_ms is None:
+            is_theirs = self.busy_cores >= MOST * self.cores
+        else:
+            waiting = max((self.waits.by_rank.get(rank, 0.0) for rank in self.victims), default=0.0)
+            is_theirs = self.burnt_ms >= MOST * waiting
+        return self.threads >= MANY_THREADS * self.cores and is_theirs
 
     @property
     def victims(self) -> tuple[int, ...]:
@@ -76,9 +79,11 @@ def _of_host(
         waits = core_waits(steps, usage, ranks, known=True)
     if not waits:
         return None
-    process = (median(usage.process_cpu[:, steps.place_of[rank]]) for rank in ranks)
-    busy = sum(process) / steps.wall_ms
-    many = many and busy >= MOST * cores
+    used = sum(median(usage.process_cpu[:, steps.place_of[rank]]) for rank in ranks)
+    busy = used / steps.wall_ms
+    # Other programs may take the cores; so many threads, if they work, are too many beside them, too.
+    work = total >= MANY_THREADS * cores and sum(burnt.values()) > MOST * used
+    many = many and (busy >= MOST * cores or work)
     if burner is None and not many:
         return None
     culprit = burner if burner is not None else _culprit(threads)

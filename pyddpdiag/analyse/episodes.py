@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.binomial import at_least
 from pyddpdiag.analyse.bounds import (
     CHANCE,
     LONG,
@@ -16,8 +15,8 @@ from pyddpdiag.analyse.bounds import (
     SEVERAL,
     event_ms,
 )
+from pyddpdiag.analyse.chance import at_least, period
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import StepMatrix, beyond_usual, column_medians
 from pyddpdiag.analyse.usage import UsageMatrix
 

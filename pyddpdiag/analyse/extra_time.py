@@ -100,7 +100,6 @@ def waits_per_cpu(mine: tuple[float, float], usual: tuple[float, float]) -> floa
 
     Args:
         mine: processor time and waits for a core of whom this is about; any unit.
-        usual: the same of what it is compared with.
     """
     of = mine if mine[0] > SHARED_TIMES * usual[0] else usual
     return max(0.0, of[1]) / of[0] if of[0] > 0.0 else 0.0
@@ -111,7 +110,6 @@ def share(more: Float64, extra: Float64) -> float | None:
 
     Args:
         more: of the part, step by step, in ms; NaN = not known.
-        extra: the time needed more.
     """
     known = ~np.isnan(more)
     if np.count_nonzero(known) < LEAST_STEPS or not extra[known].sum() > 0.0:
@@ -131,8 +129,6 @@ def stretch(usual_ms: float, extra_ms: float, *shares: float | None) -> float:
     sleeping and waiting for a disk come at one line.
 
     Args:
-        usual_ms: what is usual, in ms.
-        extra_ms: what it needs more.
         shares: parts of that on a core and waiting for one, as far as they are known.
     """
     part = min(1.0, sum(max(0.0, each or 0.0) for each in shares))
@@ -146,7 +142,6 @@ def computing(who: str, more: str, cpu_share: float | None, core_share: float | 
         who: "it" or "they".
         more: what the extra time is called.
         cpu_share: the part on a core; None: not known, which gives no words.
-        core_share: the part waiting for one; None: not known.
     """
     if cpu_share is None:
         return ""

@@ -91,11 +91,6 @@ def file_lines(
     """File a rank's samples by its records.
 
     Args:
-        lines: the samples.
-        steps: what the records say of its steps.
-        passes: its backward passes.
-        collectives: records of its other operations.
-        phases: its program's.
         cut: whether older records were overwritten, or not read.
     """
     order = np.argsort(np.array(lines.at_ns, np.int64), kind="stable")

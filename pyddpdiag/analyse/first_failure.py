@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,27 +26,30 @@ class FirstFailure:
         error: the earliest one.
         missing: ranks that never began the operation, though they lost no record.
         members: all its ranks; empty: not every one of them is known to have begun it.
-        all_in_ms: when the last of them began it, on the common clock; None: not known.
+        all_in_ms: when the last of them began it, on the common clock; infinite: not known.
         begun_ms: when each rank in which it failed, or is in flight, began it, on the common clock.
     """
 
     error: OperationError
     missing: tuple[int, ...] = ()
     members: tuple[int, ...] = ()
-    all_in_ms: float | None = None
+    all_in_ms: float = inf
     begun_ms: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def at_ms(self) -> float:
+        """When it failed, on the common clock; infinite: not known."""
+        return inf if self.error.at_ms is None else self.error.at_ms
 
     @property
     def too_late(self) -> tuple[int, ...]:
         """The ranks that began it only when it had failed already."""
-        at_ms = self.error.at_ms
-        return tuple(rank for rank, ms in self.begun_ms.items() if at_ms is not None and ms > at_ms)
+        return tuple(rank for rank, ms in self.begun_ms.items() if ms > self.at_ms)
 
     @property
     def stood_ms(self) -> float:
         """For how long all ranks had been in the operation when it failed; 0: they had not, or nobody knows."""
-        at_ms = self.error.at_ms
-        return 0.0 if at_ms is None or self.all_in_ms is None else max(0.0, at_ms - self.all_in_ms)
+        return max(0.0, self.at_ms - self.all_in_ms) if self.at_ms < inf else 0.0
 
 
 def first_failure(view: RunView) -> FirstFailure | None:

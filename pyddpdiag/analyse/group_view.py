@@ -85,11 +85,7 @@ class GroupView(RunView):
 
 
 def meeting(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
-    """The sets of ranks that meet, directly or through others; each in ascending order, by its lowest rank.
-
-    Args:
-        groups: the ranks of each process group that reduces buckets.
-    """
+    """The sets of ranks that meet, directly or through others; each in ascending order, by its lowest rank."""
     found: list[set[int]] = []
     for group in groups:
         together = set(group)

@@ -24,7 +24,6 @@ def stats_by(values: Float64, codes: npt.NDArray[np.int64], groups: int) -> list
     Args:
         values: float64; NaN is left out.
         codes: the group of each value, 0 to groups - 1.
-        groups: number of groups.
     """
     known = ~np.isnan(values)
     values, codes = values[known], codes[known]

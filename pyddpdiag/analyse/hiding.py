@@ -21,8 +21,6 @@ def saved_by_hiding(view: RunView, buckets: Sequence[BucketStats], sent_earlier_
     backward takes longer by what a hidden transfer takes of the processor.
 
     Args:
-        view: of the run.
-        buckets: all of the lasting layout.
         sent_earlier_ms: what another layout would send earlier.
     """
     backward = BACKWARD_SHARE * min(

@@ -23,7 +23,7 @@ from pyddpdiag.analyse.filing import (
 )
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.lines import Where, where_of
-from pyddpdiag.analyse.seen import Seen, between, seen
+from pyddpdiag.analyse.looks import Seen, between, seen
 from pyddpdiag.model.lines import Line, Stack
 from pyddpdiag.trace.rows import Bool, Int64
 
@@ -87,7 +87,6 @@ def hot_lines(lines: Mapping[int, RankLines], steps: Int64, places: Collection[s
     """The lines that surely take 5% of each of these steps, on all ranks or on some; the most first.
 
     Args:
-        lines: the ranks' looks.
         steps: the steps, in ascending order. Those that are much longer than usual tell of something else.
         places: the lines that make optimizers step, as `train.py:38`.
     """

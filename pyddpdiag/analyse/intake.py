@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyddpdiag.analyse.calls.collectives import RankCollectives, rank_collectives
 from pyddpdiag.analyse.empty import Empty
 from pyddpdiag.analyse.filing import RankLines, file_lines
+from pyddpdiag.analyse.fingerprints import WatchedBuckets, WeightMarks, rank_watched, rank_weights
 from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.memory import Growth, growth
@@ -15,8 +16,6 @@ from pyddpdiag.analyse.passes import Passes
 from pyddpdiag.analyse.phases import RankPhases, rank_phases
 from pyddpdiag.analyse.steps import RankSteps, StepCounter
 from pyddpdiag.analyse.usage import RankUsage, rank_usage
-from pyddpdiag.analyse.watched import WatchedBuckets, rank_watched
-from pyddpdiag.analyse.weights import WeightMarks, rank_weights
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.ledger import Places
 from pyddpdiag.trace.lines import LinesReader

@@ -16,7 +16,6 @@ from pyddpdiag.analyse.bounds import (
     LARGE_SHARE,
     LEAST_MS,
     LEAST_STEPS,
-    MOST,
     QUIET_SHARE,
     SEVERAL,
     SHARED_TIMES,
@@ -36,10 +35,9 @@ from pyddpdiag.analyse.lines import RunLines, Where
 from pyddpdiag.analyse.settings import by_host, fewer_threads
 from pyddpdiag.analyse.step_matrix import StepMatrix, extra_ms, lower_median, median
 from pyddpdiag.analyse.usage import UsageMatrix
-from pyddpdiag.analyse.windows import Span, Stretches, by_window, gathered, joined, stretches
+from pyddpdiag.analyse.windows import Span, Stretches, by_window, joined, stretches
 from pyddpdiag.model.findings import Cause, Confidence
 from pyddpdiag.model.sidecar import Sidecar
-from pyddpdiag.trace.rows import Bool
 
 SHORT: Final = 2 * WINDOW
 """In a shorter stretch it may have been any rank's turn to be slowed by something else: it must be late by more."""
@@ -173,12 +171,7 @@ def late_ranks(
     """The ranks that are late, the costliest first.
 
     Args:
-        steps: the judged steps.
-        lateness: how late every rank is in them.
-        usage: their use of the processor.
         foreign: what they wait for a core because of other programs; [steps, ranks] in ms.
-        sidecars: the ranks' settings.
-        lines: the looks at their threads.
         hot: what takes a part of each step outside of the training itself.
     """
     if len(steps.ranks) < 2 or len(lateness) < LEAST_STEPS or not steps.can_judge:
@@ -236,44 +229,32 @@ def _places(
     # What each rank waits longer for a core than the one that waits least.
     delay = usage.run_delay[lateness.rows]
     waits = np.maximum(0.0, np.nan_to_num(delay - np.nanmin(np.nan_to_num(delay), axis=1)[:, None]))
-    unknown = np.asarray(np.isnan(delay).any(axis=1))
     for place in range(len(lateness.ranks)):
         extra = lateness.extra[:, place]
         if sure_median(extra) > threshold:
             yield place, None
             continue
-        span = _stretches(lateness, waits[:, place], unknown, usual, place)
+        span = _stretches(lateness, waits[:, place], usual, place)
         if span:
             yield place, span
         elif some_rank_is and median(extra) > threshold and _is_mostly_last(lateness, place):
             yield place, None
 
 
-def _stretches(
-    lateness: Lateness, waits: Float64, unknown: Bool, usual: Float64, place: int
-) -> Stretches | None:
+def _stretches(lateness: Lateness, waits: Float64, usual: Float64, place: int) -> Stretches | None:
     """The parts of the run in which a rank is late.
 
-    In a short one it must be later than healthy ranks are on a busy machine, without what it waits for a core (`waits`;
-    `unknown`: the steps in which that is not known of all).
+    In a short one it must be later than healthy ranks are on a busy machine, without its `waits` for a core.
     """
     extra = lateness.extra[:, place]
     excess = extra - np.maximum(LEAST_MS, HEALTHY_SHARE * usual)
 
-    def is_later(span: Span, share: float) -> bool:
-        return sure_median((extra - waits)[span.rows]) > share * median(usual[span.rows])
+    def is_later(span: Span) -> bool:
+        return sure_median((extra - waits)[span.rows]) > LARGE_SHARE * median(usual[span.rows])
 
     found = stretches(excess, len(lateness.ranks))
-    if found:
-        return joined(span for span in found.spans if len(span) >= SHORT or is_later(span, LARGE_SHARE))
-    # One that only its lateness tells from chance must cost as much as is worth a finding, and be no wait for a core.
-    worth_ms = HEALTHY_SHARE * float(np.nansum(lateness.wall))
-    if not extra[extra > 0.0].sum() >= worth_ms:
-        return None
-    short = gathered(excess, len(lateness.ranks))
-    if short is None or extra[short.rows].sum() < worth_ms or unknown[short.rows].any():
-        return None
-    return joined([short] if is_later(short, MOST) else [])
+    spans = found.spans if found is not None else ()
+    return joined(span for span in spans if len(span) >= SHORT or is_later(span))
 
 
 def _is_last(lateness: Lateness, place: int) -> Float64:

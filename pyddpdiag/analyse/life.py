@@ -100,15 +100,7 @@ class Between:
 def rank_life(
     trace: RankTrace, steps: RankSteps, collectives: Records, phases: RankPhases, usage: RankUsage
 ) -> RankLife:
-    """What is known of one rank's life.
-
-    Args:
-        trace: the rank, with its records.
-        steps: its steps.
-        collectives: its records of other collectives.
-        phases: of its program.
-        usage: what its steps cost the processor.
-    """
+    """What is known of one rank's life."""
     times = collectives["times"]
     begun, ended = times[:, CollectiveTime.STARTED], times[:, CollectiveTime.ENDED]
     whole = (begun > 0) & (ended >= begun)
@@ -263,12 +255,7 @@ def _start_up(trace: RankTrace, edges: tuple[int, int, int], first: int) -> dict
 
 
 def _set_up(trace: RankTrace, started: int) -> dict[str, Any]:
-    """What is known of the time before the first module, by the names of `Between`; ms.
-
-    Args:
-        trace: of the rank.
-        started: begin of the process.
-    """
+    """What is known of the time before the first module, by the names of `Between`; ms."""
     marks = trace.sidecar.start_up
     begin, end = _mark(marks, "rendezvous_begin_ns"), _mark(marks, "rendezvous_end_ns")
     busy, calls = [float("nan")] * 2, [float("nan")] * 2

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pyddpdiag.analyse.bounds import LEAST_SAMPLES, MOST, SEVERAL
 from pyddpdiag.analyse.filing import OWN, PARTS, PHASE, START, RankLines
 from pyddpdiag.analyse.flames import ON_DISK, flame, stacks_of
-from pyddpdiag.analyse.two_samples import Sample, joined
+from pyddpdiag.analyse.looks import Sample, joined
 from pyddpdiag.model.lines import Flame, Line, LineStats
 from pyddpdiag.model.words import percent
 from pyddpdiag.trace.rows import Bool
@@ -101,11 +101,7 @@ class Where:
 
 
 class RunLines:
-    """The samples of the ranks of a run, as far as they have any.
-
-    Args:
-        ranks: the ranks' samples, filed.
-    """
+    """The samples of the ranks of a run, as far as they have any."""
 
     def __init__(self, ranks: Mapping[int, RankLines]) -> None:
         self._ranks = ranks
@@ -160,8 +156,6 @@ class RunLines:
         """What a rank does for longer than the others in its own time of these steps.
 
         Args:
-            rank: the late one.
-            steps: in which it is late.
             extra_ms: what it needs more in all of them: where the looks saw too little of that, nothing is known. While
                 a thread holds the GIL, no look is possible.
             times: how many times as long it may be at every line.

@@ -71,13 +71,7 @@ class Occurrences:
 
 
 def measure(merged: Merged, groups: Mapping[int, Membership], clocks: Sequence[ClockOffset]) -> Occurrences:
-    """Split every occurrence.
-
-    Args:
-        merged: the all-reduces, on each rank's own clock.
-        groups: who belongs to each group.
-        clocks: the offset of each rank.
-    """
+    """Split every occurrence."""
     by_clock = {clock: clocks[who] for who, clock in reversed(list(enumerate(merged.clock_of)))}
     ledgers = merged.groups() or [(0, Ledger())]
     parts = []

@@ -103,7 +103,6 @@ def phase_matrices(parts: Sequence[tuple[Int64, Mapping[str, Float64]]], steps: 
 
     Args:
         parts: a rank's steps, and for each phase its milliseconds in each of them.
-        steps: the judged steps.
     """
     names = dict.fromkeys(name for _, phases in parts for name in phases)
     return {

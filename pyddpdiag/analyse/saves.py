@@ -37,7 +37,6 @@ def shared_files(sidecars: Mapping[int, Sidecar], clocks: Mapping[int, str]) -> 
     """The files into which several ranks save, those saved at the same time most often first.
 
     Args:
-        sidecars: of the ranks.
         clocks: what names the clock of each rank's times; ranks of one machine have the same, whatever host their
             containers call it. Empty: not known.
     """

@@ -110,11 +110,6 @@ def slower(steps: StepMatrix, usage: UsageMatrix, sidecars: Mapping[int, Sidecar
 
     Otsu's threshold (1979) finds two levels in the logarithm of running medians; the parts are the
     stretches over it. There must be a window of steps on either side.
-
-    Args:
-        steps: the judged steps.
-        usage: the ranks' use of the processor in them.
-        sidecars: the ranks' settings.
     """
     rows = np.flatnonzero(~np.isnan(steps.own).any(axis=1))
     if not steps.can_judge or len(rows) < 2 * WINDOW:
@@ -158,7 +153,6 @@ def _change(ranks: Float64, wall: Float64, rows: Int64, *, by_core: bool) -> Slo
     Args:
         ranks: what each needs in each step; ms, [steps, ranks].
         wall: what each step took; ms.
-        rows, by_core: as in `Slower`.
     """
     own = np.maximum(ranks, 0.0).min(axis=1)
     near = _running_median(own)

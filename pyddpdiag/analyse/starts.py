@@ -10,7 +10,7 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import MOST, UNKNOWN_STEP_MS
 from pyddpdiag.model.ending import INTERRUPT
-from pyddpdiag.model.findings import Finding, Verdict
+from pyddpdiag.model.findings import Finding, Verdict, culprit
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.start import Start
 from pyddpdiag.model.steps import StepTable
@@ -20,11 +20,7 @@ _GROUPS: Final = 4
 
 
 def judge_starts(starts: Sequence[Start]) -> tuple[str, tuple[Finding, ...]]:
-    """Where the ranks are, in a sentence, and whom the others wait for, if that is known.
-
-    Args:
-        starts: at least one.
-    """
+    """Where the ranks are, in a sentence, and whom the others wait for, if that is known."""
     found = tuple(waited_for(starts))
     if found:
         return sentence(found[0].message), found
@@ -105,7 +101,7 @@ def waited_for(starts: Sequence[Start]) -> Iterator[Finding]:
         message=f"{ranks(numbers)} {said}, before any training: {_which(waiting)} {wait} for it in "
         f"{listed(dict.fromkeys(places), _GROUPS)}.",
         confidence="high" if len({_line(start) for start in who}) == 1 else "medium",
-        rank=numbers[0] if len(numbers) == 1 else None,
+        rank=culprit(numbers),
         where=first.where or None,
         evidence={"waiting": len(waiting), "waited_s": waited_s, "own_s": first.for_s},
         change_mind="It does something long on purpose there, and goes on.",

@@ -176,8 +176,6 @@ def step_table(run: Run, parts: Sequence[RankSteps], own: Sequence[tuple[Int64, 
     """One row per step and rank.
 
     Args:
-        run: all ranks.
-        parts: of each.
         own: of each, milliseconds of its own time by step, as in `life.Between`.
     """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyddpdiag.analyse.buckets import group_stats
 from pyddpdiag.analyse.catalog import find
 from pyddpdiag.analyse.cube import rank_parts
-from pyddpdiag.analyse.group_paths import group_stats
 from pyddpdiag.analyse.group_view import parts
 from pyddpdiag.analyse.tried import tried_in
 from pyddpdiag.analyse.view import RunView
@@ -22,7 +22,6 @@ def analyse(view: RunView, *, step: int | None = None, bucket: str | None = None
     """The report of a run.
 
     Args:
-        view: the run.
         step: show only this step; the verdict still covers the whole run.
         bucket: show buckets whose id begins with this, or with a parameter whose name contains it.
 

@@ -40,9 +40,7 @@ def tried_of(noted: Tried, launch: Launch, shell: Shell, predicted: Mapping[str,
     """A trial as a report shows it: with what was expected of each cure, and its line, and without its blocks.
 
     Args:
-        noted: by the ranks, or by who starts them.
         launch: of the run, with the cures that a trial leaves as they are.
-        shell: to write lines for.
         predicted: ms per step that each option was expected to save.
     """
     # Options of a cure say all of how its buckets are summed.
@@ -67,8 +65,8 @@ def _expected(view: RunView, noted: Tried) -> dict[str, float]:
     if not waits or not steps.any():
         return {}
     buckets = bucket_stats(view.run, view.occurrences, view.names, view.steps.left_out, steps)
-    exposed, links = median(waits) * 1e3, view.links
-    by_option = {"--compress": half_gain_ms(exposed, buckets, links)}
-    if links and all(link.loopback for link in links):
+    exposed = median(waits) * 1e3
+    by_option = {"--compress": half_gain_ms(exposed, buckets, view.links)}
+    if view.on_loopback:
         by_option["--shared-memory"] = shared_gain_ms(exposed, buckets)
     return {option: saved for option, saved in by_option.items() if saved is not None}

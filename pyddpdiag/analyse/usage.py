@@ -101,9 +101,7 @@ def usage_matrix(
     """The use of the processor in the judged steps.
 
     Args:
-        parts: what was kept of the ranks.
         devices: the same of their accelerators: steps, and for how much longer than the host it computed in each.
-        steps: the judged steps.
     """
     return UsageMatrix(
         device=side_by_side(devices, steps),
@@ -121,8 +119,6 @@ def in_steps(usage: RankUsage, number: Int64, passes: Float64, after: Float64) -
     to the step before. It is shared out by the own time on both sides.
 
     Args:
-        usage: the readings.
-        number: the steps, in ascending order.
         passes: own time in each up to the end of its last pass.
         after: own time after it.
     """

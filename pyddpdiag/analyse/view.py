@@ -15,26 +15,30 @@ from pyddpdiag.analyse.advice import Advice, advice_for
 from pyddpdiag.analyse.alone import Alone, alone
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, STILL_MS
 from pyddpdiag.analyse.buckets import bucket_stats
-from pyddpdiag.analyse.calls.awaited import Unmatched, awaited_collectives, unmatched_collectives
 from pyddpdiag.analyse.calls.collectives import RankCollectives, collective_stats, exchanged_bytes
-from pyddpdiag.analyse.calls.different import different_calls
+from pyddpdiag.analyse.calls.costs import CallsInSteps, HeldUp, held_up, rooted_ms
+from pyddpdiag.analyse.calls.different import (
+    UnequalCalls,
+    Unmatched,
+    awaited_collectives,
+    different_calls,
+    unequal_calls,
+    unmatched_collectives,
+)
 from pyddpdiag.analyse.calls.parties import Party, parties, typical_waits
-from pyddpdiag.analyse.calls.recurring import CallsInSteps
-from pyddpdiag.analyse.calls.rooted import HeldUp, held_up, rooted_ms
-from pyddpdiag.analyse.calls.unequal import UnequalCalls, unequal_calls
 from pyddpdiag.analyse.charges import Charges, charges
 from pyddpdiag.analyse.core_waits import by_other_programs, spins
 from pyddpdiag.analyse.crowding import Crowding, crowding
 from pyddpdiag.analyse.cube import before_steps, cube
-from pyddpdiag.analyse.endings import Ending, endings
+from pyddpdiag.analyse.endings import Ending, Interruption, endings, interruption
 from pyddpdiag.analyse.evaluations import FullEvaluation, full_evaluations
 from pyddpdiag.analyse.exposure import Exposure, exposure
+from pyddpdiag.analyse.fingerprints import Compared, WatchedBuckets, compared_weights, watched_buckets
 from pyddpdiag.analyse.first_failure import FirstFailure, first_failure
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.history import Past, past
 from pyddpdiag.analyse.hot_lines import HotLine, hot_lines
 from pyddpdiag.analyse.intake import Intake, RankDigest
-from pyddpdiag.analyse.interruption import Interruption, interruption
 from pyddpdiag.analyse.late_ranks import LateRank, late_ranks
 from pyddpdiag.analyse.lateness import Lateness, lateness
 from pyddpdiag.analyse.lines import RunLines
@@ -49,18 +53,14 @@ from pyddpdiag.analyse.names import Names
 from pyddpdiag.analyse.nodes import Node, nodes
 from pyddpdiag.analyse.occurrences import Occurrences, measure
 from pyddpdiag.analyse.operations import Listed, RankOperations, open_operations, operation_errors
-from pyddpdiag.analyse.pairing import gaps, mismatches
+from pyddpdiag.analyse.pairing import SkippedSteps, gaps, mismatches, skipped_steps
 from pyddpdiag.analyse.phases import phase_matrices, phase_stats
-from pyddpdiag.analyse.progress import Awaited, Progress, awaited_buckets, progress
 from pyddpdiag.analyse.ranks import rank_stats
-from pyddpdiag.analyse.skipped import SkippedSteps, skipped_steps
 from pyddpdiag.analyse.slower import Slower, slower
-from pyddpdiag.analyse.standstill import Standstill, standstill
+from pyddpdiag.analyse.standstill import Awaited, Progress, Standstill, awaited_buckets, progress, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
 from pyddpdiag.analyse.usage import UsageMatrix, usage_matrix, usual_load
-from pyddpdiag.analyse.watched import WatchedBuckets, watched_buckets
-from pyddpdiag.analyse.weights import Compared, compared_weights
 from pyddpdiag.analyse.windows import Span
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube
@@ -472,6 +472,11 @@ class RunView:
     def links(self) -> tuple[LinkStats, ...]:
         """What each rank sent to each other one, as far as their connections were read."""
         return links(self.connections, self.sidecars)
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether all that ranks send to each other goes over one machine's loopback interface."""
+        return bool(self.links) and all(link.loopback for link in self.links)
 
     @cached_property
     def link_faults(self) -> LinkFaults:

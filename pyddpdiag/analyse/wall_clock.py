@@ -8,21 +8,31 @@ from datetime import datetime, timezone
 import numpy as np
 
 from pyddpdiag.analyse.bounds import LOST_S
+from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
+from pyddpdiag.analyse.windows import Stretches
 from pyddpdiag.model.words import ranks, seconds
+from pyddpdiag.trace.rows import Int64
 
 
 def times_of(view: RunView, rank: int, since: int | None, until: int | None) -> dict[str, str | None]:
-    """When a rank came to the end of these steps, in UTC; of a step that is None nothing is said.
-
-    Args:
-        view: of the run.
-        rank: whose clock is read.
-        since: the number of a step.
-        until: of a later one.
-    """
+    """When a rank came to the end of these steps, in UTC; of a step that is None nothing is said."""
     steps = (("since_time", since), ("until_time", until))
     return {name: _wall_clock(view, rank, step) for name, step in steps if step is not None}
+
+
+def of_part(
+    view: RunView, part: Stretches, step: Int64, values: Float64, name: str
+) -> dict[str, float | int | str | None]:
+    """What a finding about a part of the run says of it: what was usual around it, and when it was.
+
+    Args:
+        step: the number of each of the run's rows.
+        values: of these rows, in ms; `name` is what the finding calls them.
+    """
+    if part.whole:
+        return {}
+    return {**part.evidence(values, name), **times_of(view, view.judged.ranks[0], *part.between(step))}
 
 
 def _wall_clock(view: RunView, rank: int, step: int) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 
 import numpy as np
 import numpy.typing as npt
 
-from pyddpdiag.analyse.binomial import at_least, log_choose
-from pyddpdiag.analyse.bounds import CHANCE, NEARLY_ALL, SEVERAL, SHORTEST, TWICE, WINDOW
+from pyddpdiag.analyse.bounds import CHANCE, NEARLY_ALL, SEVERAL, TWICE, WINDOW
+from pyddpdiag.analyse.chance import at_least
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import median
 
@@ -35,9 +35,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Stretches:
-    """The parts of a run in which something holds, at least one, in their order."""
+    """The parts of a run in which something holds, at least one, in their order; `whole`: all of the run is."""
 
     spans: tuple[Span, ...]
+    whole: bool = False
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -50,23 +51,21 @@ class Stretches:
         return int(step[self.spans[0].begin]), None if last.lasting else int(step[last.end - 1])
 
     def words(self, step: npt.NDArray[np.int64]) -> str:
-        """`from step 120 on`, `in steps 120 to 180`, or several of these."""
+        """` from step 120 on`, ` in steps 120 to 180`, or several of these; nothing of the whole run."""
+        if self.whole:
+            return ""
         said = [f"in steps {step[span.begin]} to {step[span.end - 1]}" for span in self.spans]
         if self.spans[-1].lasting:
             said[-1] = f"from step {step[self.spans[-1].begin]} on"
         if len(said) > SEVERAL:
             since, until = self.between(step)
             when = f"from step {since} on" if until is None else f"between step {since} and step {until}"
-            return f"in {len(said)} stretches {when}"
-        return " and ".join([", ".join(said[:-1])] * (len(said) > 1) + said[-1:])
+            return f" in {len(said)} stretches {when}"
+        return " " + " and ".join([", ".join(said[:-1])] * (len(said) > 1) + said[-1:])
 
     def evidence(self, values: Float64, name: str) -> dict[str, float | int | None]:
-        """What a finding about these stretches says: what was usual before them and after, and how many there are.
-
-        Args:
-            values: of all rows.
-            name: of the values; their unit is milliseconds.
-        """
+        """What a finding about these stretches says: what was usual before them and after, in ms, and how many there
+        are."""
         first, last = self.spans[0], self.spans[-1]
         before, after = (median(part) for part in (values[: first.begin], values[last.end :]))
         return {
@@ -74,6 +73,11 @@ class Stretches:
             f"{name}_after_ms": None if np.isnan(after) else after,
             "stretches": len(self.spans),
         }
+
+
+def all_of(rows: int) -> Stretches:
+    """The whole of a run of so many rows."""
+    return Stretches((Span(0, rows, True),), whole=True)
 
 
 def stretches(excess: Float64, series: int = 1) -> Stretches | None:
@@ -97,30 +101,6 @@ def stretches(excess: Float64, series: int = 1) -> Stretches | None:
         for span in found
         if tries * at_least(int(np.count_nonzero(over[span.rows])), len(span), 0.5) < CHANCE
     )
-
-
-def gathered(excess: Float64, series: int = 1) -> Span | None:
-    """The stretch that is over a threshold by most in sum, if it is too short for `stretches` and yet no chance.
-
-    What counts is by how much: of all steps that are over it by half of what is usual in the stretch, nearly all are
-    there. If they were anywhere in the run, that would have a hypergeometric probability; times the steps at which it
-    may begin and the series, it must be below `CHANCE`. Fewer than `SHORTEST` steps may be one event.
-
-    Args:
-        excess, series: as in `stretches`.
-    """
-    over = np.nan_to_num(excess, nan=-1.0)
-    found = [
-        _trimmed(Span(begin, end, len(over) - end <= TWICE), excess) for begin, end in _maximal(over > 0)
-    ]
-    span = max(found, key=lambda one: float(over[one.rows].sum()), default=None)
-    if span is None or len(span) < SHORTEST:
-        return None
-    much = over >= 0.5 * median(excess[span.rows])
-    chance = _all_there(
-        len(over), int(np.count_nonzero(much)), len(span), int(np.count_nonzero(much[span.rows]))
-    )
-    return span if len(over) * series * chance < CHANCE else None
 
 
 def _trimmed(span: Span, excess: Float64) -> Span:
@@ -176,17 +156,6 @@ def _lower(found: list[tuple[int, int, float, float, int]], score: float) -> int
         # Those between begin at no lower score than this one.
         place = found[place][4]
     return place
-
-
-def _all_there(steps: int, much: int, length: int, there: int) -> float:
-    """The probability that of so many steps, `much` of them far over, at least `there` are in a part of this length."""
-    total = 0.0
-    for each in range(there, min(much, length) + 1):
-        if length - each <= steps - much:
-            total += exp(
-                log_choose(much, each) + log_choose(steps - much, length - each) - log_choose(steps, length)
-            )
-    return total
 
 
 def _known(rows: Float64) -> Float64:

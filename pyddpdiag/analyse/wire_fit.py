@@ -59,7 +59,6 @@ def fit_wire(
     """The fit, by least squares of relative errors; None if the buckets cannot tell.
 
     Args:
-        buckets: of one layout.
         most_ms_per_byte: what a bucket's byte takes at most, for buckets of one size; None: not known.
         most_latency_ms: what a bucket takes at most besides its bytes; None: not known. A small bucket that is on its
             way with a large one takes long, and is no sign of latency. Many may each wait for a core (`CROWDED_MS`).
@@ -136,8 +135,6 @@ def half_gain_ms(
     buckets gets shorter as a whole.
 
     Args:
-        exposed_ms: per step.
-        buckets: of the lasting layout.
         links: of the run; none: not known.
     """
     if not can_halve(buckets):
@@ -154,10 +151,6 @@ def shared_gain_ms(exposed_ms: float, buckets: Sequence[BucketStats]) -> float |
 
     What was hidden behind the backward pass stays hidden; that it frees the processor is not counted. None: it cannot
     be told, or buckets are in shared memory already.
-
-    Args:
-        exposed_ms: what is exposed per step.
-        buckets: those of one part of the run.
     """
     lasting = lasting_buckets(buckets)
     points = [(bucket.bytes, bucket.times.wire_ms.median) for bucket in lasting]

@@ -12,7 +12,7 @@ from pyddpdiag.bench.intervals import estimate
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.model.words import listed, number, size
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 
 PARTS = (
     ("compute", "compute_s"),

@@ -103,8 +103,7 @@ def at_a_look(count: int, rounds: int) -> bool:
 def settled(round_s: Mapping[tuple[int, ...], Sequence[float]]) -> bool:
     """Whether every entrant differs from the fastest or is as fast, and so the single ones among themselves.
 
-    Args:
-        round_s: the rounds of each, by which of the interfaces it uses.
+    `round_s`: the rounds of each, by which of the interfaces it uses.
     """
     whole = min(map(len, round_s.values()))
     singles = {picks: values for picks, values in round_s.items() if len(picks) == 1}

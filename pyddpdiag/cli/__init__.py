@@ -105,8 +105,7 @@ def build_app(names: Sequence[str]) -> typer.Typer:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 healthy, 1 findings, 2 could not judge or was used wrongly.
 
-    Args:
-        argv: the arguments after the program's name; those of this process by default.
+    `argv`: the arguments after the program's name; those of this process by default.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     names = commands()

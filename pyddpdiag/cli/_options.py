@@ -148,10 +148,8 @@ def ranks_of(text: str, **nproc: Any) -> Table:
 def cures_table(panel: str, shown: Sequence[str], **words: str) -> Table:
     """The options that name cures, as `cures_given` reads them.
 
-    Args:
-        panel: of --help.
-        shown: those that the first help shows.
-        words: a text of its own for some of them; empty: the command has no such option.
+    `shown`: those that the first help shows. `words`: a text of its own for some of them; empty: the command has no
+    such option.
     """
     choices = {"shared_memory": Shared, "compress": Half}
     return [

@@ -61,7 +61,7 @@ def _compare(paths: list[Path], article: bool) -> Comparison:
     folders = [path for path in paths if path.is_dir()]
     if not folders:
         from pyddpdiag.bench.compare.compare import compare as compare_files
-        from pyddpdiag.bench.reading import read
+        from pyddpdiag.bench.results import read
 
         return compare_files([read(path) for path in paths], with_article=article)
     for path in paths:
@@ -82,8 +82,7 @@ def _compare(paths: list[Path], article: bool) -> Comparison:
 
 
 def _write(comparison: Comparison, text: str, folder: Path, force: bool) -> list[Path]:
-    from pyddpdiag.bench.compare.charts import charts
-    from pyddpdiag.bench.compare.shown import page
+    from pyddpdiag.bench.compare.shown import charts, page
     from pyddpdiag.report.charts.picture import as_png
     from pyddpdiag.system.result_files import refuse_existing, write_whole
 

@@ -10,7 +10,7 @@ import typer
 
 from pyddpdiag.cli._options import Attempt, Folder, Force, Memory, option, with_options
 from pyddpdiag.errors import UsageError
-from pyddpdiag.export.formats import FORMATS
+from pyddpdiag.export.format import FORMATS
 from pyddpdiag.output import say
 
 

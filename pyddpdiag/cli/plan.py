@@ -10,7 +10,7 @@ import typer
 from pyddpdiag.cli._options import Folder, Force, Half, Shared
 
 if TYPE_CHECKING:
-    from pyddpdiag.plan import paths as plan_paths
+    from pyddpdiag.plan import ring as plan_paths
 
 
 def plan(
@@ -53,11 +53,10 @@ def plan(
     # Here, so that --help needs neither NumPy nor rich's tables.
     import sys
 
-    from pyddpdiag.plan.page import page
     from pyddpdiag.plan.read import plan_folder
-    from pyddpdiag.plan.text import print_plan
+    from pyddpdiag.plan.text import page, print_plan
     from pyddpdiag.remote.copy import at_hand
-    from pyddpdiag.report.run.files import require_free
+    from pyddpdiag.report.run.page import require_free
     from pyddpdiag.system.result_files import write_whole
 
     require_free(html, None, force=force)

@@ -64,7 +64,7 @@ def report(
     from pyddpdiag.pipeline import load_details, print_report
     from pyddpdiag.remote.copy import at_hand
     from pyddpdiag.remote.place import is_url, shown
-    from pyddpdiag.report.run.files import require_free, write_pages
+    from pyddpdiag.report.run.page import require_free, write_pages
     from pyddpdiag.trace.budget import USUAL_GB
 
     if charts and html is None:

@@ -50,7 +50,7 @@ def watch(
             display_for(sys.stdout, as_json=json) as show,
         ):
             if openmetrics is not None:
-                from pyddpdiag.live.metrics import also_written
+                from pyddpdiag.live.watch import also_written
 
                 show = also_written(show, openmetrics)
             code = look_on(traces.folder, show, interval_s=interval, once=once)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch.distributed as dist
 from torch.utils.data import IterableDataset
 
-from pyddpdiag.cures import ddp_arguments, processes
-from pyddpdiag.cures.options import Cures
+from pyddpdiag.cures import processes
+from pyddpdiag.cures.options import Cures, overridden
 from pyddpdiag.model.run_options import PATH
 from pyddpdiag.output import say
 from pyddpdiag.paths import gathering, shared_setup
@@ -44,7 +44,7 @@ class Applied:
         self, make: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """What DistributedDataParallel is made with, in place of what the script gives."""
-        given, named, notes = ddp_arguments.overridden(make, arguments, options, self.cures.ddp_arguments)
+        given, named, notes = overridden(make, arguments, options, self.cures.ddp_arguments)
         self._begin()
         for each in notes:
             self._note(each)
@@ -61,7 +61,7 @@ class Applied:
             if workers is not None:
                 self._note("--num-workers is not applied to a loader of an IterableDataset.")
             return arguments, options
-        given, named, notes = ddp_arguments.overridden(make, arguments, options, {"num_workers": workers})
+        given, named, notes = overridden(make, arguments, options, {"num_workers": workers})
         for each in notes:
             self._note(each)
         return given, named
@@ -69,10 +69,8 @@ class Applied:
     def path_for(self, ddp: DistributedDataParallel, *, over_gloo: bool, obstacle: str) -> dict[str, Any]:
         """The options of `Recorder.attach` for a module that is about to train for the first time.
 
-        Args:
-            ddp: the module.
-            over_gloo: whether it reduces over Gloo; the same on all ranks, who then need not ask each other.
-            obstacle: why no hook of ours can serve it in this rank; empty: one can.
+        `over_gloo`: whether it reduces over Gloo; the same on all ranks, who then need not ask each other.
+        `obstacle`: why no hook of ours can serve it in this rank; empty: one can.
 
         Returns:
             The options; empty where not all ranks can take them.
@@ -133,9 +131,8 @@ class Applied:
 def _why_not(group: dist.ProcessGroup, ours: str) -> str:
     """Why not all ranks can; empty: they can.
 
-    Args:
-        group: over Gloo; all of its ranks call this, for the same modules in the same order.
-        ours: why this rank cannot; empty: it can.
+    `group`: over Gloo; all of its ranks call this, for the same modules in the same order. `ours`: why this rank
+    cannot; empty: it can.
     """
     try:
         with gathering.meet(group, "cures", " ".join(ours.split())) as meeting:

@@ -72,9 +72,6 @@ class _Parameter:
 class Reducers:
     """Those of one attached module, before its second pass or between two passes.
 
-    Args:
-        ddp: the module.
-
     Attributes:
         why_not: why it keeps the reducer that it has; empty: it may get another one.
         parameters: that its reducer reduces, by name, in the reducer's order; empty where it keeps its reducer.
@@ -100,10 +97,8 @@ class Reducers:
     def put_on(self, ddp: DistributedDataParallel, sizes_mb: Sequence[float], views: bool | None) -> None:
         """Gives the module a reducer of another layout; all ranks do so before the same pass.
 
-        Args:
-            ddp: the module, between two passes.
-            sizes_mb: of all buckets, or of each, in MiB; empty: as DDP made them.
-            views: `gradient_as_bucket_view`; None: as DDP made it.
+        `sizes_mb`: of all buckets, or of each, in MiB; empty: as DDP made them. `views`: `gradient_as_bucket_view`;
+        None: as DDP made it.
 
         Raises:
             RuntimeError, UsageError: it cannot; the module has the reducer that DDP made, as before.
@@ -277,9 +272,8 @@ def _node(parameter: torch.nn.Parameter) -> Any:
 def _is_held(parameter: torch.Tensor, *, shared: bool) -> bool:
     """Whether anything but the parameter refers to its gradient.
 
-    Args:
-        parameter: whose gradient nobody else of this package holds.
-        shared: its memory is shared with a bucket, so that only references of Python's tell.
+    `parameter`: whose gradient nobody else of this package holds. `shared`: its memory is shared with a bucket, so
+    that only references of Python's tell.
     """
     if parameter.grad is None:
         return False

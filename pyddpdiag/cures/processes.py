@@ -32,8 +32,7 @@ def use_threads(number: int) -> str:
 def pin(group: dist.ProcessGroup) -> str:
     """Keeps this process to its share of the cores, together with the other ranks of its host.
 
-    Args:
-        group: all of its ranks call this.
+    `group`: all of its ranks call this.
 
     Returns:
         Why it cannot, or what to add to it, in a sentence; "" if all is well.

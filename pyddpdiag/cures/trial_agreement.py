@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Final
 
+import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed does not export them to mypy
+from torch._C._distributed_c10d import PrefixStore, Store
 
+from pyddpdiag import _native
+from pyddpdiag.model.tried import TODAY, Block
 from pyddpdiag.paths import gloo, processes
+from pyddpdiag.system.clock import monotonic_ns
 
 WAIT_S: Final = 10.0
 """For the others to come to where a trial may change something. None has begun anything by then that cannot wait."""
@@ -42,9 +48,8 @@ class Decided:
 class Agreement:
     """The ranks of one group, for one trial. They meet equally often; making one waits for nobody.
 
-    Args:
-        group: all of its ranks make one.
-        name: of this trial among all that use the group's store; the same on all ranks.
+    `group`: all of its ranks make one. `name`: of this trial among all that use the group's store; the same on all
+    ranks.
     """
 
     def __init__(self, group: dist.ProcessGroup, name: str) -> None:
@@ -112,3 +117,128 @@ class Agreement:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         return ""
+
+
+class Measured:
+    """The steps of the block that is on, each from one forward pass between two passes to the next one.
+
+    `module`: as the recorder knows it.
+    """
+
+    def __init__(self, module: _native.Module, core: _native.Recorder) -> None:
+        self._module, self._core = module, core
+        self._last_step = 0
+        self.latest_s = 0.0
+        """Of the latest step."""
+        self.begins()
+        self.goes_on()
+
+    def begins(self) -> None:
+        """Another block."""
+        self._steps_s: list[float] = []
+        self._waits_s: list[float] = []
+        self._first = self._last = 0
+
+    def step(self, *, counts: bool) -> None:
+        """A step is over."""
+        now, step = monotonic_ns(), self._core.current_step
+        self.latest_s = (now - self._seen_ns) / 1e9
+        if counts:
+            self._steps_s.append(self.latest_s)
+            self._waits_s.append((self._module.waited_ns - self._waited_ns) / 1e9)
+            self._first = self._first or self._last_step
+            self._last = step
+        self._last_step = step
+
+    def goes_on(self) -> None:
+        """What the trial itself took belongs to no step."""
+        self._seen_ns, self._waited_ns = monotonic_ns(), self._module.waited_ns
+
+    def numbers(self) -> dict[str, Any] | None:
+        """Of the block, as JSON can hold them; None: no step was counted."""
+        if not self._steps_s:
+            return None
+        step_s = median(self._steps_s)
+        # Of normal steps, the median deviation is 0.674 standard deviations.
+        spread = median(abs(each / step_s - 1) for each in self._steps_s) / 0.674
+        return {
+            "step_s": step_s,
+            "exposed_s": median(self._waits_s),
+            "passes": len(self._steps_s),
+            "spread": spread,
+            "first_step": self._first,
+            "last_step": self._last,
+        }
+
+
+def block_of(brought: Sequence[dict[str, Any] | None], round_: int) -> Block | None:
+    """The block of this round of which all ranks brought numbers; None: not all of them did."""
+    measured = [each for each in brought if each is not None]
+    if not measured or len(measured) != len(brought):
+        return None
+    slowest = max(measured, key=lambda each: float(each["step_s"]))
+    times = {name: slowest[name] for name in ("step_s", "exposed_s", "spread")}
+    return Block(round=round_, **{**measured[0], **times})
+
+
+MOST_BYTES: Final = 2**26
+"""Of weights that are compared after every block, in some 10 ms. Larger ones are compared when the trial ends."""
+
+
+class Weights:
+    """Those of one rank that its reducer reduces; on rank 0 also what is known of all ranks'.
+
+    `parameters`: by name, in the same order on all ranks.
+    """
+
+    def __init__(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        self._parameters = dict(parameters)
+        self._equal: list[bool] | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether they can be compared after every block."""
+        return sum(one.nbytes for one in self._parameters.values()) <= MOST_BYTES
+
+    def marks(self) -> list[str]:
+        """A checksum of each; empty for one that cannot be read, as on an accelerator."""
+        found = _native.weight_marks([one.detach() for one in self._parameters.values()])
+        return ["" if one is None else f"{one[0]:x}" for one in found]
+
+    def compared(self, brought: Sequence[Mapping[str, Any]], on: str) -> str:
+        """On rank 0: what is wrong, in words that go on a sentence; empty: nothing.
+
+        `brought`: each rank's `marks`, and which parameters its reducer is `lacking`. `on`: as in `judge`.
+        """
+        for rank, one in enumerate(brought):
+            if one["lacking"]:
+                return f"the reducer of rank {rank} does not hold '{one['lacking'][0]}'"
+        apart = self.judge([one["marks"] for one in brought], on)
+        return apart and f"the weights are not the same on all ranks any more: {apart}"
+
+    def judge(self, brought: Sequence[Sequence[str]], on: str) -> str:
+        """On rank 0: which weights have come to differ while a cure was on, in a sentence; empty: none.
+
+        `brought`: what `marks` found on each rank. `on`: the name of the latest cure that was on since the last look;
+        `TODAY`: none was.
+        """
+        if len({len(marks) for marks in brought}) != 1:
+            return ""
+        before, self._equal = self._equal, [len(set(marks)) == 1 for marks in zip(*brought, strict=True)]
+        if before is None or on == TODAY:
+            return ""
+        for name, was, equal, marks in zip(
+            self._parameters, before, self._equal, zip(*brought, strict=True), strict=True
+        ):
+            if was and not equal:
+                return f"'{name}' is {_others(marks)}"
+        return ""
+
+
+def _others(marks: Sequence[Any]) -> str:
+    """Which ranks have other weights than most; all of them, where no half agrees."""
+    (most, number), *_ = Counter(marks).most_common(1)
+    others = [str(rank) for rank, mark in enumerate(marks) if mark != most]
+    if 2 * number <= len(marks):
+        return "different on ranks " + ", ".join(map(str, range(len(marks))))
+    return f"different on rank{'s' if len(others) > 1 else ''} {', '.join(others)}"

@@ -217,9 +217,7 @@ def wanted_of(text: str, *, in_run: bool) -> Wanted:
 def candidates(wanted: Sequence[Wanted], run: Run) -> list[TriedCure]:
     """The settings to try beside today's, in the order in which they were named.
 
-    Args:
-        wanted: what the user named; empty: the defaults.
-        run: in which they are tried.
+    `wanted`: what the user named; empty: the defaults.
 
     Returns:
         Those that cannot or may not be tried have `left` set.

@@ -22,12 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.cures.ddp_reducer import Reducers
 from pyddpdiag.cures.options import Cures, from_options
-from pyddpdiag.cures.trial_agreement import Agreement
+from pyddpdiag.cures.trial_agreement import Agreement, Measured, Weights, block_of
 from pyddpdiag.cures.trial_candidates import Run, candidates
-from pyddpdiag.cures.trial_measured import Measured, block_of
 from pyddpdiag.cures.trial_options import Trial
 from pyddpdiag.cures.trial_schedule import Schedule, Turn
-from pyddpdiag.cures.trial_weights import Weights
 from pyddpdiag.errors import ReductionError, UsageError
 from pyddpdiag.model.tried import AS_IT_IS, TODAY, Tried, TriedCure, tried_from_json, tried_to_json
 from pyddpdiag.output import say

@@ -38,9 +38,8 @@ class Ratio:
 class Comparison:
     """Settings of a trial, compared by their blocks.
 
-    Args:
-        blocks: of each setting, by its name; in each round at most one.
-        chance: that a single interval ever misses the truth, in the whole trial.
+    `blocks`: of each setting, by its name; in each round at most one. `chance`: that a single interval ever misses
+    the truth, in the whole trial.
     """
 
     def __init__(self, blocks: Mapping[str, Sequence[Block]], chance: float) -> None:

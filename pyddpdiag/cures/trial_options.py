@@ -56,10 +56,7 @@ class Trial:
     def begin(self, recorder: Recorder, ddp: DistributedDataParallel, given: Any = None) -> None:
         """For this package: begins the trial on an attached module; all ranks of its group call it together.
 
-        Args:
-            recorder: to which the module is attached.
-            ddp: the module.
-            given: torch.compile's module of it; None: the script calls `ddp` itself.
+        `given`: torch.compile's module of it; None: the script calls `ddp` itself.
         """
         from pyddpdiag.cures.trial_engine import begin
 

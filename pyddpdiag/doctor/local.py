@@ -1,4 +1,4 @@
-"""Runs the checks of this machine, all at once and within a limit."""
+"""Runs the checks of this machine, all at once and within a limit, and loads torch beside them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from pyddpdiag.doctor import loading
-from pyddpdiag.doctor.check import Check, Outcome, Situation, failed
+from pyddpdiag.doctor.check import Check, Outcome, Situation, failed, passed
 from pyddpdiag.doctor.checks import (
     addresses,
     batch,
@@ -20,8 +19,42 @@ from pyddpdiag.doctor.checks import (
     torchrun,
     variables,
 )
+from pyddpdiag.doctor.other_process import OtherProcess
 from pyddpdiag.doctor.torch_facts import find
+from pyddpdiag.messages.explain import explain
+from pyddpdiag.messages.shells import Run, Shell
 from pyddpdiag.output import clean
+
+_PROGRAM = (
+    "import torch, torch.distributed as d\n"
+    "print(torch.__version__, *(n for n in ('gloo', 'nccl', 'mpi', 'ucc', 'xccl')"
+    " if getattr(d, f'is_{n}_available', lambda: False)()))"
+)
+
+
+def _begin_loading() -> OtherProcess:
+    """Starts to load torch in a process of its own."""
+    return OtherProcess("-c", _PROGRAM)
+
+
+def _loaded(process: OtherProcess, until: float, shell: Shell) -> Outcome:
+    """How it went, at `until` (monotonic s) at the latest; then the process is ended."""
+    name = "torch loads"
+    output = process.output(max(0.05, until - time.monotonic()))
+    if output is None:
+        return passed(name, "not done in time; its files are there")
+    out, errors = output
+    if process.exit_code == 0:
+        version, *backends = out.split()
+        return passed(name, f"{version} with {', '.join(backends) or 'no backend'}")
+    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "it ended without a word")
+    found = explain(errors, lines_for=shell)
+    if found.known:
+        return failed(name, f"{clean(last, 200)}: {found.cause}", found.fix, *map(Run, found.lines))
+    return failed(
+        name, f"import torch fails: {clean(last, 200)}", "Install torch again.", Run("pip install torch")
+    )
+
 
 #: In the order of the table.
 CHECKS: Final[tuple[tuple[str, Check], ...]] = (
@@ -42,15 +75,10 @@ _TORCH: Final = 0.85
 
 
 def run(situation: Situation, *, limit_s: float = LIMIT_S) -> list[Outcome]:
-    """What all checks find. One that does not answer within the limit is reported as such.
-
-    Args:
-        situation: see there.
-        limit_s: for all of it.
-    """
+    """What all checks find. One that does not answer within the limit is reported as such."""
     begin = time.monotonic()
     until = begin + limit_s
-    torch = loading.begin() if find() is not None else None
+    torch = _begin_loading() if find() is not None else None
     results: list[list[Outcome]] = [[] for _ in CHECKS]
     workers = [
         threading.Thread(
@@ -65,7 +93,7 @@ def run(situation: Situation, *, limit_s: float = LIMIT_S) -> list[Outcome]:
     late = [name for (name, _), worker in zip(CHECKS, workers, strict=True) if worker.is_alive()]
     outcomes = [outcome for found in results for outcome in list(found)]
     if torch is not None:
-        outcomes.append(loading.outcome(torch, begin + _TORCH * limit_s, situation.shell))
+        outcomes.append(_loaded(torch, begin + _TORCH * limit_s, situation.shell))
     outcomes += [
         failed(
             name,

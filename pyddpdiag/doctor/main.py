@@ -7,13 +7,69 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
-from pyddpdiag.doctor import answers, launcher_facts, local, logs
+from pyddpdiag.doctor import answers, check, local
 from pyddpdiag.doctor.check import Situation
 from pyddpdiag.errors import RendezvousError, UsageError
+from pyddpdiag.messages import logs
+from pyddpdiag.messages.logs import LogVerdict
 from pyddpdiag.messages.shells import Shell, this_shell
 from pyddpdiag.output import say
 from pyddpdiag.ranks.rendezvous import Target, TcpTarget, parse_url
+from pyddpdiag.ranks.tcp import holder
+
+STANDARD_INPUT: Final = "-"
+_MOST = 64 * 1024 * 1024
+
+
+def read_logs(names: Sequence[str], shell: Shell) -> LogVerdict:
+    """What the logs of these names say; "-" is standard input.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    return logs.read({name: _log_text(name) for name in dict.fromkeys(names)}, lines_for=shell)
+
+
+def _log_text(name: str) -> str:
+    if name == STANDARD_INPUT:
+        return sys.stdin.read(_MOST)
+    try:
+        with Path(name).open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _MOST))
+            content = file.read()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"the log {name} cannot be read: {getattr(error, 'strerror', None) or error}.",
+            hint="give files, or - for standard input.",
+        ) from error
+    # PowerShell's redirection writes UTF-16.
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return content.decode(encoding, "replace")
+
+
+def log_notes(verdict: LogVerdict) -> list[str]:
+    """What this machine adds to the logs: who holds the port that was taken."""
+    found = verdict.explanation
+    if found.kind != "port_in_use" or not found.facts.get("port", "").isdigit():
+        return []
+    port = int(found.facts["port"])
+    who = holder(port)
+    return [
+        f"Port {port} of this machine is now held by {who}."
+        if who
+        else f"Port {port} of this machine is free now."
+    ]
+
+
+def log_exit_code(verdict: LogVerdict) -> int:
+    """0: no error is in them. 1: explained. 2: an error that is not known."""
+    if verdict.explanation.kind == logs.NO_ERROR:
+        return 0
+    return 1 if verdict.explanation.known else 2
 
 
 @dataclass(frozen=True)
@@ -51,12 +107,12 @@ def explain_logs(names: Sequence[str], shell: str | None, *, as_json: bool) -> i
     Raises:
         UsageError: a file cannot be read, or the shell is unknown.
     """
-    verdict = logs.read(names, shell_of(shell))
-    code = logs.exit_code(verdict)
+    verdict = read_logs(names, shell_of(shell))
+    code = log_exit_code(verdict)
     if as_json:
         say(answers.verdict_to_json(verdict, code))
     else:
-        answers.print_verdict(verdict, logs.notes(verdict), sys.stdout)
+        answers.print_verdict(verdict, log_notes(verdict), sys.stdout)
     return code
 
 
@@ -78,7 +134,7 @@ def situation_of(asked: Asked) -> Situation:
         UsageError: the shell is unknown.
     """
     environ = dict(os.environ)
-    place = launcher_facts.read(environ, asked.rank, asked.world_size, asked.local_world_size)
+    place = check.read(environ, asked.rank, asked.world_size, asked.local_world_size)
     target: Target | None = None
     problem = ""
     try:
@@ -91,7 +147,7 @@ def situation_of(asked: Asked) -> Situation:
 
 
 def _from_environment(environ: dict[str, str], *, agent: bool) -> TcpTarget | None:
-    port = launcher_facts.number(environ, "MASTER_PORT")
+    port = check.number(environ, "MASTER_PORT")
     host = environ.get("MASTER_ADDR")
     return TcpTarget(host, port, agent) if host and port is not None and 0 < port < 65536 else None
 

@@ -1,4 +1,4 @@
-"""What an export format is: files made of a run."""
+"""What an export format is, files made of a run; and all formats that `pyddpdiag export` writes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyddpdiag.errors import UsageError
 
-if TYPE_CHECKING:  # it needs NumPy, which takes a while
+if TYPE_CHECKING:
     from pyddpdiag.export.run import ExportedRun
 
 
@@ -64,3 +64,28 @@ class Format:
         module, _, function = self.made_by.partition(":")
         make = getattr(importlib.import_module(f"pyddpdiag.export.{module}"), function)
         return list(cast("Callable[[ExportedRun], Iterable[Output]]", make)(run))
+
+
+FORMATS: Final = (
+    Format(
+        "chrome",
+        "Time lines for Perfetto, chrome://tracing and Holistic Trace Analysis.",
+        "chrome:outputs",
+        timelines=True,
+    ),
+    Format("csv", "Steps, buckets and more as CSV.", "frames:csv_outputs"),
+    Format("parquet", "The same as Parquet.", "frames:parquet_outputs", needs="pyarrow"),
+    Format(
+        "tensorboard",
+        "Scalars for TensorBoard.",
+        "tensorboard:outputs",
+        folder="tensorboard",
+        stale="*/events.out.tfevents.*",
+    ),
+    Format(
+        "openmetrics",
+        "Gauges for Prometheus: a text file for the node exporter's folder.",
+        "openmetrics:outputs",
+    ),
+    Format("stacks", "The ranks' Python stacks, for speedscope and flamegraph.pl.", "stacks:outputs"),
+)

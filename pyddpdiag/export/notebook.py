@@ -9,8 +9,7 @@ from typing import Any
 
 from pyddpdiag.export import columns
 from pyddpdiag.export.frames import as_frame
-from pyddpdiag.export.read import read_run
-from pyddpdiag.export.run import ExportedRun
+from pyddpdiag.export.run import ExportedRun, read_run
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import closed

@@ -10,9 +10,8 @@ from typing import Final
 
 from pyddpdiag.errors import UsageError
 from pyddpdiag.export import merge
-from pyddpdiag.export.format import Format
-from pyddpdiag.export.formats import FORMATS
-from pyddpdiag.export.read import read_run
+from pyddpdiag.export.format import FORMATS, Format
+from pyddpdiag.export.run import read_run
 from pyddpdiag.model.words import listed
 from pyddpdiag.output import say
 from pyddpdiag.system.result_files import refuse_existing, write_whole

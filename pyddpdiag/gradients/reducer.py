@@ -15,8 +15,7 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.errors import NoProcessGroupError, RecorderError, ReductionError, UsageError
-from pyddpdiag.gradients.bucket_views import BucketViews
-from pyddpdiag.gradients.buckets import Bucket, check_same_on_all_ranks, in_buckets, named
+from pyddpdiag.gradients.buckets import Bucket, BucketViews, check_same_on_all_ranks, in_buckets, named
 from pyddpdiag.gradients.flattening import STREAMING_ABOVE
 from pyddpdiag.paths import gloo, lanes_setup, shared_setup
 from pyddpdiag.paths import lanes as lane_names

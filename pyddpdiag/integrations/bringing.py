@@ -16,7 +16,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
 from pyddpdiag.model.words import listed, ranks
 from pyddpdiag.output import say
-from pyddpdiag.remote import arrival, gather
+from pyddpdiag.remote import carrier, gather
 from pyddpdiag.remote.carrier import Carrier, Syncing, remove_brought, require_free
 from pyddpdiag.remote.local import links_of
 from pyddpdiag.remote.place import OPERATION_S, Place, name_of
@@ -158,7 +158,7 @@ class Bringing:
             # What is on its way then ends by its own limits.
             syncing.close(OPERATION_S)
 
-    def wait_for_others(self, limit_s: float = arrival.LIMIT_S) -> None:
+    def wait_for_others(self, limit_s: float = carrier.LIMIT_S) -> None:
         """Waits until all machines of the run have brought theirs, and says which ranks' have not come.
 
         Raises:
@@ -166,7 +166,7 @@ class Bringing:
         """
         if not self._world_size:
             return
-        missing = arrival.wait_for_ranks(self._place, self._world_size, self._attempt, limit_s)
+        missing = carrier.wait_for_ranks(self._place, self._world_size, self._attempt, limit_s)
         if missing:
             with suppress(OSError):
                 say(

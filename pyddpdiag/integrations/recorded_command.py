@@ -36,7 +36,7 @@ from pyddpdiag.output import say
 from pyddpdiag.remote import held, secret
 from pyddpdiag.remote.copy import at_hand
 from pyddpdiag.remote.local import files_of
-from pyddpdiag.trace.nodes import is_over
+from pyddpdiag.trace.notes import is_over
 from pyddpdiag.trace.starts import forget_ended
 
 COULD_NOT_JUDGE: Final = 2

@@ -13,7 +13,7 @@ import psutil
 
 from pyddpdiag.errors import TraceError, UsageError
 from pyddpdiag.trace.folder import find_traces
-from pyddpdiag.trace.nodes import read_nodes
+from pyddpdiag.trace.notes import read_nodes
 from pyddpdiag.trace.reader import read_header
 
 # Number and count of tasks, and what names their common start; as their documents give them.

@@ -21,7 +21,7 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.tried import NAME, Keep, Tried, tried_to_json
 from pyddpdiag.output import say
 from pyddpdiag.pipeline import load_details
-from pyddpdiag.report.run.files import require_free, write_pages
+from pyddpdiag.report.run.page import require_free, write_pages
 from pyddpdiag.report.screen import screen_for
 from pyddpdiag.report.trial import print_trial
 from pyddpdiag.system.result_files import refuse_existing, write_whole

@@ -75,6 +75,7 @@ class _State:
     failed: bool = False
     announced: int = 0  # the id of the module whose call was seen, but not its forward pass
     begun: bool = False  # a watched DDP module has run, or none will; batches before belong to nobody
+    called: bool = False  # it has begun, and the note of that is written
     set_up: SetUp | None = None  # looks at what comes before the first pass
 
 
@@ -262,13 +263,8 @@ def _patch_compiled(module: Any) -> None:
 
     @between(call)
     def compiled_call(self: Any, *arguments: Any, **options: Any) -> Any:
-        ddp = sys.modules.get(_DDP)
-        inner = self._orig_mod
-        if (
-            ddp is not None
-            and isinstance(inner, ddp.DistributedDataParallel)
-            and not torch.compiler.is_compiling()
-        ):
+        kind, inner = getattr(sys.modules.get(_DDP), "DistributedDataParallel", ()), self._orig_mod
+        if isinstance(inner, kind) and not torch.compiler.is_compiling():
             _forward(inner, self)
         return call(self, *arguments, **options)
 
@@ -292,22 +288,23 @@ def _patch_loader(module: Any) -> None:
     @between(following)
     def next_batch(self: Any) -> Any:
         watched = _state.watched if _state.begun else None
-        waiting = None
+        session = None
         try:
-            waiting = watched.waits(self) if watched is not None else None
+            if watched is not None and (session := watched.loop()) is not None:
+                watched.waits.begins(session, self)
         except BaseException as error:
             if not contained.holds(error):
                 raise
-        if waiting is None:
+        if watched is None or session is None:
             return following(self)
         try:
             batch = following(self)
         except BaseException as error:
             with contained:
-                waiting.took_none(error)
+                watched.waits.took_none(session, self, error)
             raise
         try:
-            waiting.took(batch)
+            watched.waits.took(session, self, batch)
         except BaseException as error:
             if not contained.holds(error):
                 raise
@@ -319,7 +316,7 @@ def _patch_loader(module: Any) -> None:
         made = make(self)
         with contained:
             if _state.begun and _state.watched is not None:
-                _state.watched.made(made, since)
+                _state.watched.waits.made(made, since)
         return made
 
     iterator.__next__ = next_batch
@@ -354,7 +351,10 @@ def _stepped(optimizer: Any, *_: Any) -> None:
     """An optimizer of any script has stepped: one that knows no DDP, perhaps."""
     if alone.called:
         alone.forget_called()
-    if not (_alone.over or _state.begun or _early.knows_modules):
+    watched = _state.watched
+    if watched is not None and watched.hears_optimizers:
+        watched.stepped(optimizer)
+    elif not (_alone.over or _state.begun or _early.knows_modules):
         import torch
 
         if not torch.compiler.is_compiling():
@@ -382,10 +382,11 @@ _PATCHES: Final[dict[str, Callable[[Any], None]]] = {
 
 def _forward(ddp: Any, given: Any) -> None:
     try:
-        if not (_state.begun and _early.called):
+        if not _state.called:
             _early.note(early_end.CALLED)
             if _watched() is not None:
                 _begins()
+            _state.called = _state.begun
         if _state.watched is not None:
             _state.watched.forward(ddp, given)
     except BaseException as error:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from multiprocessing import util
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer
 
 import pyddpdiag
 from pyddpdiag.errors import NotGlooError, PyddpdiagError
 from pyddpdiag.integrations.alone import at_next_step
 from pyddpdiag.integrations.contained import contained
 from pyddpdiag.integrations.recorded_training import Session
-from pyddpdiag.integrations.waiting import Waiting
+from pyddpdiag.integrations.waiting import Waits
 from pyddpdiag.output import say
+from pyddpdiag.record import forks
 from pyddpdiag.record.attachments import is_attached
 from pyddpdiag.record.bucket_hook import RecorderHook
 from pyddpdiag.record.callers import maker
@@ -35,10 +36,6 @@ from pyddpdiag.record.module_tree import modules_in, parameters_in, trains
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
-from pyddpdiag.system.clock import monotonic_ns
-
-AT_ONCE_NS: Final = 50_000_000
-"""A loop that takes the first batch so soon after the iterator was made has waited for it since then."""
 
 STEPS_PAST_IT: Final = 3
 """So many steps of an optimizer with a module's gradients, and no forward pass of the module, are no accident."""
@@ -89,13 +86,11 @@ class Watched:
         self.session: Session | None = None
         """The recorder that this opened; None: not yet, or the script has its own."""
         self._seen: Identities[DistributedDataParallel, None] = Identities()
-        self._loader: weakref.ref[Any] | None = None
-        self._trained_on: tuple[weakref.ref[Any], int] | None = None  # an iterator, and how far it had come
-        self._thread = threading.get_ident()
+        self.waits = Waits()
+        """For batches of DataLoaders."""
+        self._thread = get_ident()
         self._process = 0  # that records
         self._by_batches = False  # the open step began with a batch
-        self._trains_on: weakref.ref[Any] | None = None  # the iterator whose batch it was
-        self._made: tuple[weakref.ref[Any], int, int] | None = None  # an iterator, and since and until when
         # By their ids, as all of this is asked in every step, and some classes have no hash.
         self._optimizers: dict[int, weakref.ref[Optimizer]] = {}  # that step in every step
         self._stepped: set[int] = set()  # of these, in the open step
@@ -103,7 +98,8 @@ class Watched:
         self._uncalled: Identities[DistributedDataParallel, int] = Identities()
         self._passed_by: Identities[DistributedDataParallel, None] = Identities()  # recorded all the same
         self._alone = False  # no module is there
-        self._hears_optimizers = False
+        self.hears_optimizers = False
+        """Whether `stepped` is to be called."""
         self._begun_by: DistributedDataParallel | None = None
         self._signs = 0  # of backward passes, when that pass began
         self._accumulates = False
@@ -119,19 +115,14 @@ class Watched:
             self.session, self._alone = None, False
         self._uncalled.add(ddp, 0)
         self._framework = self._framework or maker(sys._getframe())
-        self._hear_optimizers()
+        self.hears_optimizers = True
 
     def trains_alone(self) -> None:
         """This rank trains, and calls no collective: nobody averages its gradients."""
         with suppress(*_FAILURES):
             self._open().modules.training.look_at_all()
             self._alone = True
-            self._hear_optimizers()
-
-    def _hear_optimizers(self) -> None:
-        if not self._hears_optimizers:
-            self._hears_optimizers = True
-            register_optimizer_step_post_hook(self._optimizer_stepped)
+            self.hears_optimizers = True
 
     def forward(self, ddp: DistributedDataParallel, given: Any) -> None:
         """A forward pass of a DDP module begins; `given` is torch.compile's module of it, or the same."""
@@ -147,9 +138,10 @@ class Watched:
                 if self.cures is not None:
                     contained.let_pass(error)
                 raise
-        marks = self._loop()
-        if marks is None:
+        session = self.loop()
+        if session is None:
             return
+        marks = session.steps
         if not may_train:
             marks.forget()
             return
@@ -159,10 +151,8 @@ class Watched:
         if marks.open and self._is_another(marks, ddp, sure):
             marks.end()
         if not marks.open:
-            self._by_batches = marks.has_batch
-            self._trains_on = self._loader if self._by_batches else None
-            if sure and self._by_batches:
-                self._note_epoch()
+            self._by_batches = marks.batch_came != 0
+            self.waits.trains(session, by_batches=self._by_batches, sure=sure)
             # Only until there is something better to tell steps by.
             self._begun_by = None if self._by_batches or self._optimizers else ddp
             self._stepped.clear()
@@ -174,21 +164,10 @@ class Watched:
 
     def raised(self, error: BaseException) -> None:
         """An exception has left a forward pass of a DDP module."""
-        if self._loop() is not None and self.session is not None:
-            recorder = self.session.recorder
+        session = self.loop()
+        if session is not None:
+            recorder = session.recorder
             recorder.modules.training.raises.note(error, recorder.core.current_step)
-
-    def _note_epoch(self) -> None:
-        """Notes the loader that training goes through, once each time."""
-        session = self.session
-        loader = self._loader() if self._loader is not None else None
-        if session is None or loader is None:
-            return
-        before, at = self._trained_on, int(getattr(loader, "_num_yielded", 0))
-        # Workers that persist keep their iterator, which then counts from 0 again.
-        if before is None or before[0]() is not loader or at <= before[1]:
-            session.recorder.modules.training.loaders.begins(loader)
-        self._trained_on = (weakref.ref(loader), at)
 
     def _passes(self) -> int:
         assert self.session is not None
@@ -213,34 +192,10 @@ class Watched:
             self._cannot(error)
             return hook
 
-    def waits(self, loader: object) -> Waiting | None:
-        """The loop begins to wait for a batch from an iterator of a DataLoader; None: that is not watched."""
-        marks, session = self._loop(), self.session
-        if marks is None or session is None:
-            return None
-        same = self._loader is not None and self._loader() is loader
-        self._loader = weakref.ref(loader)
-        since = self._made_since(loader) if self._made is not None else 0
-        marks.waits(again=same, since_ns=since)
-        evaluations = None if torch.is_grad_enabled() else session.recorder.modules.training.evaluations
-        trains = self._trains_on is not None and self._trains_on() is loader
-        return Waiting(loader, marks, evaluations, since or monotonic_ns(), trains)
-
     def saved(self, target: object, since_ns: int) -> None:
         """The script saved something with `torch.save`, from `since_ns` on."""
         if self.session is not None:
             self.session.recorder.modules.training.saves.saved(target, since_ns)
-
-    def made(self, loader: object, since_ns: int) -> None:
-        """An iterator of a DataLoader was made, which starts its workers."""
-        self._made = (weakref.ref(loader), since_ns, monotonic_ns())
-
-    def _made_since(self, loader: object) -> int:
-        """Since when the loop waits for the first batch of an iterator; 0: not just made."""
-        made, self._made = self._made, None
-        if made is None or made[0]() is not loader or monotonic_ns() - made[2] > AT_ONCE_NS:
-            return 0
-        return made[1]
 
     def _attach(self, ddp: DistributedDataParallel, given: Any) -> None:
         own_hook = bool(ddp._comm_hooks) or is_attached(ddp)
@@ -309,7 +264,7 @@ class Watched:
 
     def _look_for_uncalled(self, optimizer: Optimizer) -> None:
         """Records a module that is passed by, as by `ddp.module(batch)`: each rank trains it alone."""
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             return
         trained = {
             id(one) for group in optimizer.param_groups for one in group["params"] if one.grad is not None
@@ -337,44 +292,43 @@ class Watched:
         else:
             self._passed_by.add(ddp, None)
 
-    def _optimizer_stepped(self, optimizer: Optimizer, *_: Any) -> None:
+    def stepped(self, optimizer: Optimizer) -> None:
+        """An optimizer has stepped."""
         try:
-            self._steps(optimizer)
-        except BaseException as error:
-            if not contained.holds(error):
-                raise
-
-    def _steps(self, optimizer: Optimizer) -> None:
-        if self._uncalled.known:
-            self._look_for_uncalled(optimizer)
-        marks = self._loop()
-        if marks is not None:
+            if self._uncalled.known:
+                self._look_for_uncalled(optimizer)
+            session = self.loop()
+            if session is None:
+                return
+            marks, one = session.steps, id(optimizer)
             self._begun_by = None
-            one = id(optimizer)
             if one in self._stepped:
                 # It steps more often than the others, which then tell nothing of the end of a step.
                 self._optimizers = {each: self._optimizers[each] for each in self._stepped}
             if one not in self._optimizers:
                 self._optimizers[one] = weakref.ref(optimizer, partial(self._optimizer_gone, one))
             self._stepped.add(one)
-            if marks.open:
+            if marks.open and marks.signs is not None:
                 marks.begin()  # in which an optimizer steps: no evaluation
             if not self._by_batches and self._optimizers.keys() <= self._stepped:
                 marks.end()
-            if (self._passed_by.known or self._alone) and not marks.open:
+            if not marks.open and (self._passed_by.known or self._alone):
                 self._stepped.clear()
                 marks.begin()  # no forward pass will say so
+        except BaseException as error:
+            if not contained.holds(error):
+                raise
 
     def _optimizer_gone(self, one: int, _: weakref.ref[Optimizer]) -> None:
         self._optimizers.pop(one, None)
         self._stepped.discard(one)
 
-    def _loop(self) -> LoopMarks | None:
-        """The marks of the loop, on its thread and in the process that records."""
+    def loop(self) -> Session | None:
+        """What records the loop, on its thread and in the process that records; None: nothing does."""
         session = self.session
-        if session is None or threading.get_ident() != self._thread or os.getpid() != self._process:
+        if session is None or get_ident() != self._thread or forks.process != self._process:
             return None
-        return None if session.recorder.core.closed else session.steps
+        return None if session.recorder.modules.closed else session
 
     def _cannot(self, error: Exception) -> None:
         if not self._failed:

@@ -14,7 +14,7 @@ from pyddpdiag.messages.source import without_source
 from pyddpdiag.model.words import count, listed, ranks, size
 from pyddpdiag.output import clean
 from pyddpdiag.report.screen import Screen, screen_for
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 from pyddpdiag.report.text import print_finding
 
 SCHEMA_VERSION: Final = 1

@@ -8,10 +8,9 @@ from typing import Final
 
 from pyddpdiag.analyse.bounds import STILL_MS
 from pyddpdiag.analyse.catalog import find
+from pyddpdiag.analyse.endings import who_sends
 from pyddpdiag.analyse.group_view import parts
-from pyddpdiag.analyse.interruption import who_sends
-from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.analyse.standstill import quiet_ms, threshold_ms
+from pyddpdiag.analyse.standstill import Awaited, quiet_ms, threshold_ms
 from pyddpdiag.analyse.weigh.causes import causes_first, leads
 from pyddpdiag.analyse.weigh.undecided import waited_in_vain
 from pyddpdiag.live.look import Look
@@ -30,10 +29,7 @@ GONE_HERE_S: Final = 5.0
 def judge(seen: Look, moving: frozenset[int], looked_s: float) -> Hang:
     """The answer.
 
-    Args:
-        seen: the last look.
-        moving: the ranks that recorded something since the first look.
-        looked_s: how long the run was looked at.
+    `moving`: the ranks that recorded something since the first look. `looked_s`: how long the run was looked at.
     """
     if seen.view.standstill is not None:
         moving = frozenset()  # the last records came at the beginning of the look

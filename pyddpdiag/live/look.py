@@ -14,9 +14,8 @@ from pyddpdiag.model.now import Now, RankNow
 from pyddpdiag.system.clock import monotonic_ns
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.folder import find_traces
-from pyddpdiag.trace.now import FRESH_MS, observe
+from pyddpdiag.trace.now import FRESH_MS, is_own_clock, observe
 from pyddpdiag.trace.reader import RankTrace, read_trace
-from pyddpdiag.trace.reader_clock import is_own_clock
 from pyddpdiag.trace.run import Run, open_run
 
 LEAST_STILL_MS: Final = 1_500.0

@@ -9,11 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError
-from pyddpdiag.messages import tracebacks
-from pyddpdiag.messages.catalog import CATALOG
+from pyddpdiag.messages import collectives, models, starting, surroundings, tracebacks
 from pyddpdiag.messages.message import Message, Role
 from pyddpdiag.messages.shells import Line, Shell, iptables, this_shell, write
 from pyddpdiag.output import clean
+
+CATALOG: Final[tuple[Message, ...]] = (
+    *surroundings.MESSAGES,
+    *models.MESSAGES,
+    *starting.MESSAGES,
+    *collectives.MESSAGES,
+)
+
 
 UNKNOWN: Final = "unknown"
 _OURS: Final = "pyddpdiag"
@@ -135,10 +142,8 @@ def _frames(error: BaseException) -> list[str]:
 def recognise(text: str, *, lines_for: Shell | None = None, around: str = "") -> list[Explanation]:
     """Every known message in a text, in the order of the text.
 
-    Args:
-        text: to look at.
-        lines_for: see `explain`.
-        around: what else is known of the job, where a message needs more than its own words.
+    `lines_for`: see `explain`. `around`: what else is known of the job, where a message needs more than its own
+    words.
     """
     shell = lines_for or this_shell()
     text = condensed(text)

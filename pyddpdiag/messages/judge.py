@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyddpdiag.messages import outside
+from pyddpdiag.messages import ends
 from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.messages.explain import Explanation, explain
@@ -131,7 +131,7 @@ def _never_there(case: Case) -> LogVerdict | None:
 
 
 def _hard_fact(case: Case) -> LogVerdict | None:
-    facts = [one for one in case.outside if one.kind in outside.HARD]
+    facts = [one for one in case.outside if one.kind in ends.HARD]
     own = [log for log in case.by(Role.CAUSE) if log.found[0].facts.get("error") not in _AFTERMATH]
     if facts and (not own or facts[0].kind != "out_of_memory"):
         return _from_outside(case, facts[0])
@@ -271,7 +271,7 @@ def _from_outside(case: Case, one: Explanation) -> LogVerdict:
     named = end.who if end is not None and end.deadly else ""
     who = named or _SOMEBODY
     how = "could not be started" if one.kind == "launcher_broken" else "was ended from outside"
-    sentence = f"{who} {how} ({one.kind}), as {outside.speaker(one)} reports"
+    sentence = f"{who} {how} ({one.kind}), as {ends.speaker(one)} reports"
     return LogVerdict(f"{sentence}{_with(case, (named,))}.", one, (named,) if named else (), case.logs)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from pyddpdiag.messages import ends, members, outside, prefixes, tracebacks
+from pyddpdiag.messages import ends, prefixes, tracebacks
 from pyddpdiag.messages.ends import End
 from pyddpdiag.messages.explain import MAX_TEXT, Explanation, condensed, recognise
 from pyddpdiag.messages.judge import NO_ERROR, OWN_ERROR, THREAD_ERROR, Case, LogVerdict, RankLog, judge
@@ -36,9 +37,8 @@ _WARNS = re.compile(r"\[W[\d ]")
 def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerdict:
     """Judges the logs of one job.
 
-    Args:
-        texts: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
-        lines_for: see `explain`.
+    `texts`: the text of each log by its file's name; one may hold several ranks, as torchrun prints them.
+    `lines_for`: see `explain`.
     """
     logs: list[RankLog] = []
     facts: list[Explanation] = []
@@ -54,7 +54,7 @@ def read(texts: Mapping[str, str], *, lines_for: Shell | None = None) -> LogVerd
     logs += _ended_without_a_word(logs, seen)
     first = ends.first_of(seen)
     death = _meaning(first, lines_for) if first is not None else None
-    missing = members.missing_of(texts.values())
+    missing = missing_of(texts.values())
     text = "\n".join(texts.values())
     return judge(Case(tuple(logs), tuple(facts), missing, first, death, text, lines_for))
 
@@ -105,10 +105,9 @@ def _read_one(
     Args:
         name: of the part.
         rank: whose it is.
-        text: all of it.
-        shell: to write lines for.
         around: the whole log.
-        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of none.
+        mixed: a launcher collected it, or all that ranks print has their prefix: it may be of several, or of
+            none.
     """
     last = text.rstrip().rpartition("\n")[2]
     text = condensed(text)
@@ -116,13 +115,13 @@ def _read_one(
     found = recognise(text, lines_for=shell, around=around if rank is None else f"[rank{rank}] {around}")
     raised = tracebacks.find(text, last)
     beside = {one.start for one in raised if one.aside}
-    facts = [one for one in found if outside.is_outside(one) and not outside.follows_a_failure(one, around)]
+    facts = [one for one in found if ends.is_outside(one) and not ends.follows_a_failure(one, around)]
     # What ended a thread, and not the rank, is no more than a warning.
     inside = [
         replace(one, role=Role.WARNING)
         if one.position in beside
         else replace(one, role=Role.SUMMARY)
-        if outside.is_outside(one)
+        if ends.is_outside(one)
         else one
         for one in found
         if one not in facts
@@ -216,3 +215,39 @@ def _meaning(end: End, shell: Shell | None) -> Explanation | None:
     facts = {"rank": str(end.rank)} if end.rank is not None else {}
     best = min(found, key=lambda one: (one.role, one.position))
     return replace(best, line=clean(end.line, 300), facts={**facts, "exitcode": str(end.code)})
+
+
+_MEMBER = re.compile(r"\bGLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<size>\d+)")
+_ALL_THERE = re.compile(r"\bAll distributed processes registered\b")
+
+
+def missing_of(texts: Iterable[str]) -> Explanation | None:
+    """The ranks of a job that its log does not show to have begun, though it shows others; None: none is missing.
+
+    A log of one rank alone says nothing of the others.
+    """
+    for text in texts:
+        begun = Counter((int(one["rank"]), int(one["size"])) for one in _MEMBER.finditer(text))
+        size = max((size for _, size in begun), default=0)
+        ranks = {rank for rank, of in begun if of == size}
+        if begun.total() < 2 or len(ranks) >= size or _ALL_THERE.search(text):
+            continue
+        missing = ", ".join(str(rank) for rank in range(size) if rank not in ranks)
+        line = next(one.group() for one in _MEMBER.finditer(text) if int(one["size"]) == size)
+        if len(ranks) == 1:
+            cause = (
+                f"{begun.total()} processes began, each as rank {min(ranks)} of {size}: none knows who it is."
+            )
+        else:
+            cause = f"{len(ranks)} of {size} ranks began, and wait for the others."
+        return Explanation(
+            "ranks_missing",
+            cause,
+            "Start the script with srun, with as many tasks on each node as the Trainer has devices "
+            "(--ntasks-per-node), and as many nodes as its num_nodes.",
+            Role.WAITED,
+            lines=("srun --ntasks-per-node=RANKS-PER-NODE python SCRIPT.py",),
+            line=line,
+            facts={"missing": missing},
+        )
+    return None

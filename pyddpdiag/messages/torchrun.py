@@ -55,9 +55,8 @@ def is_torchrun(command: Sequence[str]) -> bool:
 def works_on_windows(command: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether torchrun, started so, makes no TCP store that fails on Windows.
 
-    Args:
-        command: its command line, as far as it is known.
-        environ: its variables, which may hold its options, too: PET_RDZV_CONF and the like.
+    `command`: its command line, as far as it is known. `environ`: its variables, which may hold its options, too:
+    PET_RDZV_CONF and the like.
     """
     words = [*command, environ.get("PET_RDZV_CONF", "")]
     return environ.get(UNSHARED.name) == UNSHARED.value and any(OVER_A_FILE in word for word in words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -50,6 +50,11 @@ class Finding:
     where: str | None = None
     cause: Cause | None = None
     among: tuple[int, ...] = ()
+
+
+def culprit(ranks: Sequence[int]) -> int | None:
+    """The rank of a finding about these ranks: the only one; None: there are several, or none."""
+    return ranks[0] if len(ranks) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,7 @@ _SAME: Final = {"--bucket-cap-mb": "--bucket-cap-mb-list", "--bucket-cap-mb-list
 def with_options(today: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str] | None:
     """The options of today with those wanted; None: one of today's excludes one that is wanted.
 
-    Args:
-        today: names with values; "" for a flag.
-        wanted: likewise.
+    `today`: names with values; "" for a flag. `wanted`: likewise.
     """
     gone = {_SAME.get(name) for name in wanted}
     found = {**{name: value for name, value in today.items() if name not in gone}, **wanted}

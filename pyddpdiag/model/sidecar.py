@@ -16,12 +16,27 @@ from pyddpdiag.model import fields
 from pyddpdiag.model.ending import End, Stay
 from pyddpdiag.model.fields import ELSEWHERE, IF_ANY, Form, Limit
 from pyddpdiag.model.gpu import GpuUse
-from pyddpdiag.model.lanes import GroupLane
 from pyddpdiag.model.launch import Launch
 from pyddpdiag.model.training import Training
 from pyddpdiag.model.tried import Tried, tried_from_json, tried_to_json
 from pyddpdiag.model.untrusted import LATEST_NS, needed_list, needed_whole, text, whole
 from pyddpdiag.output import clean
+
+
+@dataclass(frozen=True)
+class GroupLane:
+    """One lane.
+
+    Attributes:
+        interface: as the rank that wrote it calls it.
+        mbit: its rate in Mbit/s as it sums, which all ranks have agreed on.
+        share: of the largest bucket, as it went when this was written, from 0 to 1; before the first, of one of 25 MiB.
+    """
+
+    interface: str
+    mbit: float | None
+    share: float | None
+
 
 FORMAT: Final = "ddptrace"
 SCHEMA_VERSION: Final = 1
@@ -240,9 +255,7 @@ def from_json(
 ) -> tuple[Sidecar, tuple[str, ...]]:
     """What can be understood of a file's content. Never raises for what stands in it.
 
-    Args:
-        raw: the parsed JSON object.
-        keep: called with every group, module and layout; may return an equal one that is there already.
+    `keep`: called with every group, module and layout; may return an equal one that is there already.
 
     Returns:
         the sidecar, and what is wrong with it.

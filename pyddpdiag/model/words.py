@@ -82,6 +82,11 @@ def verb(which: Sequence[int], one: str, several: str) -> str:
     return one if len(which) == 1 else several
 
 
+def at(place: str | None) -> str:
+    """Where something is, as a part of a sentence: ` at train.py:41`; empty: that is not known."""
+    return f" at {place}" if place else ""
+
+
 def closed(text: str) -> str:
     """The text with an end of a sentence."""
     return text if text.endswith((".", "!", "?")) else f"{text}."

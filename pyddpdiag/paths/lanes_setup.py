@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed d
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.model.lanes import GroupLane
+from pyddpdiag.model.sidecar import GroupLane
 from pyddpdiag.paths import exchange_setup, gathering, gloo
 from pyddpdiag.paths.lanes import OWN, Lane
 
@@ -47,10 +47,7 @@ def prepare(
 ) -> _native.Lanes | None:
     """Connects and measures at the first call, made by all ranks of `group` together; they may retry a failure.
 
-    Args:
-        core: whose buckets these are.
-        group: all of its ranks call this.
-        lanes: as many on all ranks; names may differ from host to host.
+    `group`: all of its ranks call this. `lanes`: as many on all ranks; names may differ from host to host.
 
     Returns:
         What carries the buckets of this group; None: there is one rank, or no lanes were asked for.

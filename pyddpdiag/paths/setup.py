@@ -20,10 +20,7 @@ _COMPRESSIONS: Final[dict[Compress | None, _native.Compression]] = {
 def prepare(core: _native.Recorder, group: dist.ProcessGroup, request: PathRequest) -> _native.PathOptions:
     """Sets up at the first call what the request needs; made by all ranks of `group` together.
 
-    Args:
-        core: whose buckets these are.
-        group: all of its ranks call this.
-        request: the same on all ranks.
+    `group`: all of its ranks call this. `request`: the same on all ranks.
 
     Returns:
         The same on all ranks.

@@ -9,17 +9,136 @@ numbers of ranks; otherwise none share memory.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
+import hashlib
+import hmac
 import json
 import weakref
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
+import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.paths import gathering, gloo, pinning, processes, shared_hosts
+from pyddpdiag.paths import exchange_setup, gathering, gloo, processes
 from pyddpdiag.paths.options import SharedMemory
+
+# They live as long as the group whose buckets they carry; the core knows them weakly.
+_links: weakref.WeakKeyDictionary[dist.ProcessGroup, list[_native.HostLink]] = weakref.WeakKeyDictionary()
+
+
+class Readers(TypedDict):
+    """Who has read a rank's secret: ranks of the group, with the rank itself; and why the first other one has not."""
+
+    ranks: list[int]
+    refusal: str
+
+
+def proof(secret: bytes, reader: int) -> str:
+    """What only a rank that has read the secret can know."""
+    return hashlib.sha256(secret + reader.to_bytes(4, "little")).hexdigest()
+
+
+def readers(own: _native.SharedMember | None, given: Sequence[Sequence[Sequence[str]]], rank: int) -> Readers:
+    """Who has read the secret of `rank`, which is ours.
+
+    Args:
+        own: our segment, if we have one.
+        given: of each rank, its proof for each rank, and an error in its place.
+        rank: our own in the group.
+    """
+    able = [rank]
+    refusal = ""
+    for other, proofs in enumerate(given):
+        theirs, error = proofs[rank]
+        why = ""
+        if error:
+            why = f"rank {other} of the group cannot use the memory of rank {rank}: {error}"
+        elif other == rank:
+            continue
+        elif own is None or not hmac.compare_digest(theirs, proof(own.secret, other)):
+            why = f"rank {other} of the group opened other memory under the name of that of rank {rank}"
+        else:
+            able.append(other)
+        refusal = refusal or why
+    return {"ranks": sorted(able), "refusal": refusal}
+
+
+def agree(seen: Sequence[Readers]) -> tuple[list[list[int]], str]:
+    """The hosts of a group, from what all its ranks found.
+
+    Returns:
+        The ranks of each host in order, the host of rank 0 first. Or no hosts, and why the ranks do not share memory.
+    """
+    refusal = next((one["refusal"] for one in seen if one["refusal"]), "")
+    hosts: list[list[int]] = []
+    for rank, one in enumerate(seen):
+        host = sorted(other for other in one["ranks"] if rank in seen[other]["ranks"])
+        if host not in hosts:
+            hosts.append(host)
+    sizes = [len(host) for host in hosts]
+    if sum(sizes) == len(seen) and min(sizes) == max(sizes) > 1:
+        return hosts, ""
+    if sum(sizes) == len(seen) and max(sizes) > 1:
+        return [], f"{refusal} (hosts of {', '.join(map(str, sizes))} ranks; the numbers must be equal)"
+    return [], refusal
+
+
+def connect(
+    hosts: Sequence[Sequence[int]], names: Sequence[str], group: dist.ProcessGroup, store: Store
+) -> _native.GlooBetween:
+    """Connects this rank with those of the same place on the other hosts. All ranks of the group call this.
+
+    Args:
+        hosts: as `agree` says.
+        names: of each rank of the group, for errors.
+        group: the connections are made as its own were, and live as long.
+        store: for this purpose alone.
+
+    Raises:
+        RuntimeError: a rank cannot be reached.
+    """
+    home = next(i for i, host in enumerate(hosts) if group.rank() in host)
+    place = hosts[home].index(group.rank())
+    options = exchange_setup.options_like(group)
+    backend = dist.ProcessGroupGloo(PrefixStore(f"part/{place}", store), home, len(hosts), options)
+    link = _native.HostLink(backend)
+    _links.setdefault(group, []).append(link)
+    return _native.GlooBetween(link, PrefixStore("end", store), [names[host[place]] for host in hosts], home)
+
+
+# For the contexts of all devices.
+_PORTABLE = 1
+
+
+@functools.cache
+def arrange() -> None:
+    """Buckets' staging memory is registered from now on, where that is possible; elsewhere copies are slower."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return
+    _native.pin_with("cuda", _pin, _unpin)
+    # A thread that lets go of memory must not ask an interpreter that is shutting down.
+    atexit.register(_native.end_pinning)
+
+
+def _pin(address: int, size: int) -> bool:
+    pinned = int(torch.cuda.cudart().cudaHostRegister(address, size, _PORTABLE)) == 0  # type: ignore[no-untyped-call]
+    if not pinned:
+        # CUDA would report the failure again, of the next kernel: let that be this one.
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device="cuda")
+    return pinned
+
+
+def _unpin(address: int) -> bool:
+    return int(torch.cuda.cudart().cudaHostUnregister(address)) == 0  # type: ignore[no-untyped-call]
+
 
 # What sums in shared memory, if that is possible; and USED, or why it is not.
 _Outcome = tuple[_native.SharedRanks | None, str]
@@ -35,10 +154,7 @@ def prepare(
 ) -> _native.SharedRanks | None:
     """Tries it at the first call, made by all ranks of `group` together; they may retry a failure.
 
-    Args:
-        core: whose buckets these are.
-        group: all of its ranks call this.
-        mode: the same on all ranks.
+    `group`: all of its ranks call this. `mode`: the same on all ranks.
 
     Returns:
         What sums the buckets of this group in shared memory; None, on all ranks: they do not go through it.
@@ -60,9 +176,7 @@ def prepare(
 def share(group: dist.ProcessGroup, mode: SharedMemory) -> _Outcome:
     """As `prepare`, for a caller that reduces without a recorder; tried at each call.
 
-    Args:
-        group: all of its ranks call this.
-        mode: not "off".
+    `group`: all of its ranks call this. `mode`: not "off".
 
     Returns:
         What adds up the buckets, for this caller alone; None: Gloo does. And `USED`, or why not.
@@ -107,13 +221,11 @@ def _try(group: dist.ProcessGroup) -> _Outcome:
             offers = [json.loads(value) for value in meeting.values]
             peers, proofs = _open(offers, group.rank())
             given = [json.loads(value) for value in meeting.swap("proof", json.dumps(proofs))]
-            seen = shared_hosts.readers(own, given, group.rank())
-            hosts, refusal = shared_hosts.agree(
-                [json.loads(v) for v in meeting.swap("readers", json.dumps(seen))]
-            )
+            seen = readers(own, given, group.rank())
+            hosts, refusal = agree([json.loads(v) for v in meeting.swap("readers", json.dumps(seen))])
             names = [_name(*pair) for pair in zip(gloo.ranks_of(group), offers, strict=True)]
             if len(hosts) > 1:
-                between = shared_hosts.connect(hosts, names, group, meeting.store)
+                between = connect(hosts, names, group, meeting.store)
     except RuntimeError as error:
         raise ReductionError(
             f"rank {dist.get_rank()}: cannot reach the other ranks to find out whether they share memory: {error}",
@@ -122,7 +234,7 @@ def _try(group: dist.ProcessGroup) -> _Outcome:
     if refusal:
         return None, refusal
     assert own is not None
-    pinning.arrange()
+    arrange()
     ours = next(host for host in hosts if group.rank() in host)
     members = [peers[rank] for rank in ours]
     timeout_ms = int(gloo.options_of(group)._timeout.total_seconds() * 1000)
@@ -155,13 +267,13 @@ def _open(offers: list[dict[str, Any]], rank: int) -> tuple[list[_native.SharedP
     proofs: list[list[str]] = []
     for other, offer in enumerate(offers):
         peer = None
-        proof = ["", offer["error"]]
+        shown = ["", offer["error"]]
         if other != rank and not offer["error"]:
             try:
                 peer = _native.SharedPeer(offer["name"], offer["process"])
-                proof = [shared_hosts.proof(peer.secret, rank), ""]
+                shown = [proof(peer.secret, rank), ""]
             except OSError as error:
-                proof = ["", error.strerror or str(error)]
+                shown = ["", error.strerror or str(error)]
         peers.append(peer)
-        proofs.append(proof)
+        proofs.append(shown)
     return peers, proofs

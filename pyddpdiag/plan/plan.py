@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,13 +11,9 @@ import numpy as np
 from pyddpdiag.analyse.bounds import SMALL_BYTES
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.plan.paths import Path, on_path
 from pyddpdiag.plan.recorded import CannotTell, Recorded, recorded
-from pyddpdiag.plan.ring import Ring
-from pyddpdiag.plan.scaling import scaling
-from pyddpdiag.plan.schedule import replay
-from pyddpdiag.plan.settings import Limit, Link, Plan, Row, Scaling
-from pyddpdiag.plan.sharing import Contention, Sharing, fit
+from pyddpdiag.plan.ring import Contention, Path, Ring, Sharing, fit, on_path, replay
+from pyddpdiag.plan.settings import MOST_RANKS, Limit, Link, Plan, Row, Scaling, ScalingPoint
 from pyddpdiag.trace.rows import Int64
 
 DRAWS: Final = 64
@@ -58,7 +54,6 @@ def plan(
 
     Args:
         view: of a run whose records are still there.
-        folder: its name.
         ranks: none: as many as recorded.
         caps_mb: a size of all buckets, or one of each, in MiB; the recorded layout is planned beside them.
         link: what replaces the recorded one.
@@ -276,7 +271,6 @@ class _Planner:
         """The row with its numbers.
 
         Args:
-            row: what is planned.
             by_rank: when each rank hands each bucket over; further ranks are like these: [steps, ranks, buckets].
             sizes: of the buckets, in bytes.
             link: None: buckets take what they took, where no ring can be fitted.
@@ -340,3 +334,36 @@ def _thinned(run: Recorded) -> Recorded:
         return run
     by_step = ("handed", "busy", "step", "during", "after", "core_wait")
     return replace(run, **{name: getattr(run, name)[some] for name in by_step})
+
+
+WORTHWHILE: Final = 1.5
+"""Beyond the end of scaling, twice the ranks never give so many times the throughput."""
+
+StepMs = Callable[[int, frozenset[Limit]], float]
+"""The step in ms of so many ranks, without what these take."""
+
+
+def scaling(step_ms: StepMs) -> Scaling:
+    """All numbers of ranks that are a power of two.
+
+    Throughput counts samples: a rank has the same batch, however many there are. It is relative to a rank alone.
+    """
+    alone = step_ms(1, frozenset())
+    points = [ScalingPoint(1, alone, 1.0)]
+    # The first doubling may gain less than later ones: a rank alone sends nothing.
+    ends_at = 1
+    while points[-1].ranks < MOST_RANKS:
+        ranks = 2 * points[-1].ranks
+        step = step_ms(ranks, frozenset())
+        points.append(ScalingPoint(ranks, step, ranks * alone / step))
+        if points[-1].throughput >= WORTHWHILE * points[-2].throughput:
+            ends_at = ranks
+    if ends_at == MOST_RANKS:
+        return Scaling(alone, tuple(points))
+    beyond = next(point for point in points if point.ranks == 2 * ends_at)
+    saved: dict[Limit, float] = {
+        each: beyond.step_ms - step_ms(beyond.ranks, frozenset({each}))
+        for each in ("latency", "bandwidth", "slowest rank")
+    }
+    limit = max(saved, key=lambda each: saved[each])
+    return Scaling(alone, tuple(points), ends_at, limit, saved[limit])

@@ -10,10 +10,9 @@ from typing import Final
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.output import say
-from pyddpdiag.plan.paths import Path
 from pyddpdiag.plan.plan import plan
-from pyddpdiag.plan.settings import Link, Plan
-from pyddpdiag.plan.units import caps_of, latency_ms_of, ms_per_byte_of, ranks_of
+from pyddpdiag.plan.ring import Path
+from pyddpdiag.plan.settings import Link, Plan, caps_of, latency_ms_of, ms_per_byte_of, ranks_of
 from pyddpdiag.trace.attempts import choose_attempt
 from pyddpdiag.trace.run import IN_PART, open_run
 

@@ -12,8 +12,7 @@ from pyddpdiag.analyse.bounds import LEAST_STEPS
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wire_fit import HALF, lasting_buckets, most_round_ms
-from pyddpdiag.plan.schedule import work_alone
-from pyddpdiag.plan.sharing import Sharing, busy_before
+from pyddpdiag.plan.ring import Sharing, busy_before, work_alone
 from pyddpdiag.trace.layout import BucketTime, Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.rows import Int64, UInt64

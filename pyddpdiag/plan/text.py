@@ -1,4 +1,4 @@
-"""A plan as the terminal prints it, or as JSON."""
+"""A plan as the terminal prints it, as JSON, or as one self-contained HTML page with its charts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from pyddpdiag.model.words import count, listed, number, percent
-from pyddpdiag.plan.scaling import WORTHWHILE
-from pyddpdiag.plan.settings import Limit, Plan, Scaling
-from pyddpdiag.plan.units import MOST_RANKS
+from pyddpdiag.plan.plan import WORTHWHILE
+from pyddpdiag.plan.settings import MOST_RANKS, Limit, Plan, Row, Scaling
+from pyddpdiag.report.charts.chart import Axis, Chart, Interval, Line, Mark, Panel, Points, by_word, plain
+from pyddpdiag.report.page import Paragraph, Part, Section
+from pyddpdiag.report.page import page as whole_page
 from pyddpdiag.report.screen import INDENT, screen_for
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 _LIMITS: Final[dict[Limit, str]] = {
     "latency": "the rounds of the ring, whose latency adds up",
@@ -104,3 +106,79 @@ def scaling_table(scaling: Scaling) -> Table:
 
 def _shown(value: float | None) -> str:
     return "" if value is None else number(value)
+
+
+_NAMES: Final = {"recorded": "measured", "replayed": "the same, by the model", "planned": "planned"}
+_LOOK: Final[dict[str, tuple[str, Mark]]] = {
+    "measured": ("same", "diamond"),
+    "the same, by the model": ("unsure", "cross"),
+    "planned": ("accent", "circle"),
+}
+_ROW: Final = 26
+"""Pixels of a setting."""
+
+
+def page(found: Plan) -> str:
+    """What can be told and what cannot, and the charts with their numbers as tables."""
+    if found.cannot_tell:
+        return whole_page("Plan", [Paragraph(f"Cannot tell: {found.cannot_tell}")], found.folder)
+    said: list[Part | Section] = [Paragraph(sentence) for sentence in sentences(found)]
+    return whole_page("Plan", [*said, *_charts(found)], found.folder)
+
+
+def _charts(found: Plan) -> list[Chart]:
+    """The charts that have something to show."""
+    rows = [row for row in found.rows if row.step_ms is not None]
+    drawn = [_steps(found, rows)] if rows else []
+    return [*drawn, *([] if found.scaling is None else [_throughput(found.scaling)])]
+
+
+def _steps(found: Plan, rows: list[Row]) -> Chart:
+    intervals = [
+        Interval(
+            place,
+            row.step_ms or 0.0,
+            row.low_ms or 0.0,
+            row.high_ms or 0.0,
+            f"{row.setting}: {row.step_ms:.4g} ms ({row.low_ms:.4g} to {row.high_ms:.4g}), "
+            f"{row.exposed_ms:.4g} ms of it exposed",
+        )
+        for place, row in enumerate(rows)
+    ]
+    series = by_word(_LOOK, zip((_NAMES[row.kind] for row in rows), intervals, strict=True))
+    labels = [row.setting for row in rows]
+    return Chart(
+        "plan-steps",
+        "The step in each setting",
+        "Median steps with their intervals.",
+        [Panel(series, Axis("", labels=labels), height=_ROW * len(rows) + 24)],
+        Axis("ms", from_zero=True),
+        steps_table(found),
+    )
+
+
+def _throughput(scaling: Scaling) -> Chart:
+    ranks = [point.ranks for point in scaling.points]
+    series: list[Line | Points] = [
+        Line("ideal", ranks, ranks, "ideal", "dot"),
+        Line("planned", ranks, plain(point.throughput for point in scaling.points), "accent", marks=True),
+    ]
+    ends = [point for point in scaling.points if point.ranks == scaling.ends_at]
+    if ends:
+        series.append(
+            Points(
+                "scaling ends",
+                [point.ranks for point in ends],
+                plain(point.throughput for point in ends),
+                "bad",
+                "diamond",
+            )
+        )
+    return Chart(
+        "plan-scaling",
+        "Throughput by number of ranks",
+        scaling_sentence(scaling),
+        [Panel(series, Axis("times a rank alone", logarithmic=True), height=280)],
+        Axis("ranks", logarithmic=True, ticks=ranks),
+        scaling_table(scaling),
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyddpdiag import system
 from pyddpdiag.errors import NativeModuleError, RendezvousError
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.deadline import deadline
+from pyddpdiag.ranks.interrupts import deadline
 from pyddpdiag.ranks.meeting import introduce
 from pyddpdiag.ranks.rendezvous import Place, TcpTarget, join_url
 
@@ -69,7 +69,7 @@ def init_process_group(
     _check_interfaces()
     seconds = start_timeout.total_seconds()
     if store is None:
-        from pyddpdiag.ranks.stores import open_store
+        from pyddpdiag.ranks.group import open_store
 
         with deadline(seconds + _SLACK_S, lambda: _give_up(place, seconds)):
             store = open_store(place, seconds)

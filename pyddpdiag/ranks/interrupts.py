@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -142,3 +142,19 @@ def exit_at_once(message: str) -> Iterator[None]:
         signal.set_wakeup_fd(before_descriptor)
         signal.signal(signal.SIGINT, before_handler if before_handler is not None else signal.SIG_DFL)
         writer.close()
+
+
+@contextmanager
+def deadline(seconds: float, on_expiry: Callable[[], None]) -> Iterator[None]:
+    """Calls `on_expiry` from another thread unless the block ends within `seconds`.
+
+    Waits inside torch or Gloo cannot be interrupted from Python, so `on_expiry` is expected to end the
+    process.
+    """
+    timer = threading.Timer(seconds, on_expiry)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

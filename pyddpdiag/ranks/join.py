@@ -10,12 +10,10 @@ from pyddpdiag._loader import require_torch
 from pyddpdiag.errors import PyddpdiagError, RankFailedError
 from pyddpdiag.output import say
 from pyddpdiag.ranks import interfaces, interrupts
-from pyddpdiag.ranks.events import Event
 from pyddpdiag.ranks.failure import Failure, describe, sentence, short
 from pyddpdiag.ranks.lifetime import Assignment, run_rank
-from pyddpdiag.ranks.options import Options
 from pyddpdiag.ranks.rendezvous import Place
-from pyddpdiag.ranks.session import Session
+from pyddpdiag.ranks.session import Event, Options, Session
 
 T = TypeVar("T")
 
@@ -37,9 +35,8 @@ def join(
     Args:
         job: called with the process group up.
         options: see there.
-        place: of this rank.
-        prepare: called before the ranks meet. Its result on rank 0 is every rank's `Session.payload`; an
-            error of this project is sent to the others, then raised.
+        prepare: called before the ranks meet. Its result on rank 0 is every rank's `Session.payload`; an error of
+            this project is sent to the others, then raised.
         on_event: called with this rank's events, from any thread.
 
     Raises:

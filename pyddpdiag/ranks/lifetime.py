@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.deadline import deadline
-from pyddpdiag.ranks.events import Event, Joined
 from pyddpdiag.ranks.failure import Failure, describe, sentence
+from pyddpdiag.ranks.interrupts import deadline
 from pyddpdiag.ranks.meeting import introduce
-from pyddpdiag.ranks.options import Options
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
-from pyddpdiag.ranks.session import Session
+from pyddpdiag.ranks.session import Event, Joined, Options, Session
 from pyddpdiag.ranks.stale import tidy
 
 T = TypeVar("T")
@@ -58,11 +56,10 @@ def run_rank(
     """Joins the process group, does the job and leaves the group.
 
     Args:
-        assignment: see there.
         job: called with the process group up.
         send: takes this rank's events.
-        explain: called when the job fails, before the error is raised, with the failure and the sentence that
-            an earlier failing rank left in the store ("" if none).
+        explain: called when the job fails, before the error is raised, with the failure and the sentence that an
+            earlier failing rank left in the store ("" if none).
 
     Raises:
         RendezvousError: the ranks do not find together.

@@ -3,19 +3,112 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from pyddpdiag.ranks import child, interrupts
-from pyddpdiag.ranks.blame import Trouble
-from pyddpdiag.ranks.events import Event, Finished, Joined, Located
-from pyddpdiag.ranks.failure import Failure
-from pyddpdiag.ranks.lifetime import Assignment
-from pyddpdiag.ranks.session import Session
+from pyddpdiag.ranks import interrupts, lifetime
+from pyddpdiag.ranks.failure import Failure, Trouble, describe
+from pyddpdiag.ranks.interrupts import leave_to_launcher
+from pyddpdiag.ranks.lifetime import Assignment, run_rank
+from pyddpdiag.ranks.session import Event, Finished, Joined, Located, Session
+from pyddpdiag.system.frames import main_frame
+from pyddpdiag.system.threads import start_beside
+
+#: The only order that a launcher gives: report your stacks.
+LOCATE = "locate"
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The two pipes between a rank and its launcher, and the folder to remove if the launcher is gone."""
+
+    events: Connection
+    orders: Connection
+    rendezvous_folder: str
+
+
+class Teller:
+    """Sends events to the launcher, from any thread."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Sends one event; does nothing if the launcher is gone, which `_watch` handles."""
+        with self._lock:
+            try:
+                self._pipe.send(event)
+            except OSError:
+                return
+
+
+def main(assignment: Assignment, job: Callable[[Session], object], lines: Lines) -> None:
+    """Entry point of the spawned process. Does not return after a failure."""
+    leave_to_launcher()
+    rank = assignment.place.rank
+    tell = Teller(lines.events)
+    watch = threading.Thread(target=_watch, args=(rank, lines, tell), name="pyddpdiag-watch", daemon=True)
+    start_beside(watch)
+    try:
+        result = run_rank(assignment, job, tell)
+    except BaseException as error:
+        tell(describe(error, rank))
+        _flush()
+        # Destroying the process group could wait for ranks that are gone or stuck.
+        os._exit(1)
+    tell(Finished(rank, result))
+    _flush()
+
+
+def _watch(rank: int, lines: Lines, tell: Teller) -> None:
+    """Answers the launcher, and ends this process as soon as the launcher is gone, for whatever reason."""
+    parent = parent_process()
+    sentinels = [parent.sentinel] if parent is not None else []
+    while True:
+        ready = connection.wait([lines.orders, *sentinels])
+        if lines.orders in ready:
+            try:
+                order = lines.orders.recv()
+            except (EOFError, OSError):
+                break
+            if order == LOCATE:
+                tell(Located(rank, _stacks()))
+        elif ready:
+            break
+    shutil.rmtree(lines.rendezvous_folder, ignore_errors=True)
+    os._exit(1)
+
+
+def _stacks() -> str:
+    """The stack of the main thread, innermost call last, without our own outer frames."""
+    frame = main_frame()
+    if frame is None:
+        return ""
+    lines = traceback.format_stack(frame)
+    ours = str(Path(lifetime.__file__))
+    below = max((i for i, line in enumerate(lines) if ours in line), default=-1)
+    return "".join(lines[below + 1 :]).rstrip()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            continue
+
 
 _TERMINATE_S = 2.0
 
@@ -65,7 +158,7 @@ class RankProcess:
     def ask_where(self) -> None:
         """Asks the rank for its stacks; it may not be able to answer."""
         with suppress(OSError):
-            self._orders.send(child.LOCATE)
+            self._orders.send(LOCATE)
 
     def terminate(self) -> None:
         """Asks the process to end, if it still runs."""
@@ -112,8 +205,8 @@ def start(assignment: Assignment, job: Callable[[Session], object], folder: Path
     events_in, events_out = context.Pipe(duplex=False)
     orders_in, orders_out = context.Pipe(duplex=False)
     rank = assignment.place.rank
-    lines = child.Lines(events_out, orders_in, str(folder))
-    process = context.Process(target=child.main, args=(assignment, job, lines), name=f"pyddpdiag-rank-{rank}")
+    lines = Lines(events_out, orders_in, str(folder))
+    process = context.Process(target=main, args=(assignment, job, lines), name=f"pyddpdiag-rank-{rank}")
     with interrupts.held_back():
         process.start()
     # Only the rank may hold its ends, or their closing would not reveal its death.

@@ -1,4 +1,4 @@
-"""Files of earlier runs at a file:// URL.
+"""The file at a file:// URL where ranks meet: whose it is, whether it is stale or locked, and a fresh one for a launch.
 
 torch's FileStore appends to what it finds, so an old file makes one rank fail at once and the others hang.
 The introductions in the file (see `meeting`) show its owners, and dead processes of this machine prove that
@@ -8,18 +8,130 @@ it is stale.
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
+from hashlib import sha256
 from pathlib import Path
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.output import clean
-from pyddpdiag.ranks import identity
-from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
+from pyddpdiag.ranks import meeting
+from pyddpdiag.ranks.meeting import MARK, MAX_BYTES, Hello
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.tcp import Holder, named
 from pyddpdiag.system import processes
 from pyddpdiag.system.regular_file import RegularFile
+
+_LOCK_POLL_S = 0.05
+
+
+def held(path: Path, timeout_s: float) -> bool:
+    """Whether somebody keeps the file locked for `timeout_s`; a store holds its lock for moments only.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    limit = time.monotonic() + timeout_s
+    while _locked(path):
+        if time.monotonic() >= limit:
+            return True
+        time.sleep(_LOCK_POLL_S)
+    return False
+
+
+def holders(path: Path) -> list[Holder]:
+    """The processes with a lock on the file, as far as the system tells."""
+    try:
+        there = path.stat()
+        lines = Path("/proc/locks").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    device = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+    inode = f":{there.st_ino}"
+    found: set[int] = set()
+    for line in lines:
+        words = line.split()
+        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:12345 0 EOF; those that wait have an arrow. Some file systems
+        # (overlays) show another device.
+        if "->" in words or len(words) < 6 or not (words[5] == device or words[5].endswith(inode)):
+            continue
+        if words[4].isdigit() and int(words[4]) != os.getpid():
+            found.add(int(words[4]))
+    return [named(pid) for pid in sorted(found)]
+
+
+def _locked(path: Path) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        return _locked_on_windows(path)
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+def _locked_on_windows(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            # Where a region is locked by another process, reading it fails.
+            file.read(1)
+    except PermissionError:
+        return True
+    return False
+
+
+_PREFIX = "pyddpdiag-rendezvous-"
+_NAME = re.compile(_PREFIX + r"([0-9a-f]{12})-(\d+)-(\d+)-.*")
+# Long after every start has ended, so a live launch that we fail to see loses nothing.
+_MIN_AGE_S = 3600.0
+
+
+def _machine_id() -> str:
+    return sha256(meeting.machine().encode()).hexdigest()[:12]
+
+
+def sweep(folder: Path | None = None) -> int:
+    """Removes what killed launchers left behind; returns the number of folders.
+
+    Only folders whose launcher ran on this machine, is dead, and created them over an hour ago.
+    """
+    removed = 0
+    for path in (folder or Path(tempfile.gettempdir())).glob(_PREFIX + "*"):
+        match = _NAME.fullmatch(path.name)
+        if match is None or match.group(1) != _machine_id():
+            continue
+        started = int(match.group(3)) / 1000
+        try:
+            old = time.time() - path.stat().st_mtime > _MIN_AGE_S
+        except OSError:
+            continue
+        if old and not processes.is_alive(int(match.group(2)), started):
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+@contextmanager
+def fresh_file() -> Iterator[Path]:
+    """The path of a file that does not exist yet, in a folder of its own that goes away with the block."""
+    sweep()
+    started = int(processes.started_at() * 1000)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{_machine_id()}-{os.getpid()}-{started}-"))
+    try:
+        yield folder / "store"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
 
 _MARK = MARK.encode()
 # The ranks introduce themselves before anything else is written, so the beginning of a file shows its owners.
@@ -76,7 +188,7 @@ def judge(content: bytes, place: Place, timeout_s: float, now: float) -> tuple[F
     hellos = read_hellos(content)
     if not hellos:
         return FileState.FOREIGN, None
-    here = identity.machine()
+    here = meeting.machine()
     alive: Hello | None = None
     dead: Hello | None = None
     for hello in hellos:

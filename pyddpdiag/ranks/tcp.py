@@ -116,10 +116,7 @@ def try_connect(
 def resolve(name: str, timeout_s: float, *, ipv4_first: bool = True) -> list[str] | None:
     """The addresses of a host name; empty if it has none, None if there was no answer in time.
 
-    Args:
-        name: of the host.
-        timeout_s: longest wait for the name server, in seconds.
-        ipv4_first: False keeps the system's order.
+    `timeout_s`: longest wait for the name server, in seconds. `ipv4_first`: False keeps the system's order.
     """
     found: list[list[str]] = []
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyddpdiag import _native
 from pyddpdiag.record.held import is_plain, parts_of
-from pyddpdiag.record.sampled import is_sampled
+from pyddpdiag.record.sampled import next_sampled
 from pyddpdiag.record.unseen import unseen
 from pyddpdiag.system.handlers import by_handler
 
@@ -30,16 +30,19 @@ class GivenBatches:
     """What a module is given in some of its passes with gradients."""
 
     def __init__(self) -> None:
-        self._passes = 0
+        self.passes = 0
+        self.due = 1
+        """The next pass that is looked at; whoever knows that none is due counts it in `passes` himself."""
         self._marks: dict[int, int] = {}
         self._values: dict[int, int] = {}
 
     def look(self, given: object) -> None:
         """At the arguments of a pass."""
-        self._passes += 1
-        if is_sampled(self._passes):
-            self._marks[self._passes] = batch_mark(given, least=LEAST)
-            self._values[self._passes] = _values(given)
+        self.passes += 1
+        if self.passes == self.due:
+            self.due = next_sampled(self.passes)
+            self._marks[self.passes] = batch_mark(given, least=LEAST)
+            self._values[self.passes] = _values(given)
 
     def marks(self) -> dict[int, int]:
         """By the pass, counted from 1; 0: it could not be read."""

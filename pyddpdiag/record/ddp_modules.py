@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch.compiler import is_compiling
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
@@ -162,10 +163,10 @@ class _Marks:
     torch.compile's own module are not traced and mark its passes.
     """
 
-    __slots__ = ("core", "looks", "module", "passes")
+    __slots__ = ("begin", "end", "looks", "module", "passes")
 
     def __init__(self, core: _native.Recorder, module: _native.Module, looks: PassLooks) -> None:
-        self.core = core
+        self.begin, self.end = _native.quick_forward(core, module)
         self.module = module
         self.looks = looks
         self.passes = 0
@@ -175,16 +176,20 @@ class _Marks:
         looks, native, this = self.looks, self.module, weakref.ref(ddp)
 
         def begins() -> None:
-            module = this()
-            if module is None or torch.compiler.is_compiling():
-                return
-            fresh = looks.begins(local=local) if often else None
-            if local:
-                looks.note_local(native.passes)
-            elif fresh is not None:
-                looks.looked += 1
-                looks.inside += not module.require_backward_grad_sync
-                looks.fresh += fresh
+            try:
+                module = this()
+                if module is None or is_compiling():
+                    return
+                fresh = looks.begins(local=local) if often else None
+                if local:
+                    looks.note_local(native.passes)
+                elif fresh is not None:
+                    looks.looked += 1
+                    looks.inside += not module.require_backward_grad_sync
+                    looks.fresh += fresh
+            except Exception as error:
+                if by_handler(error):
+                    raise
 
         return begins
 
@@ -213,10 +218,14 @@ class _Before(_Hook):
         # A look never ends a training. `suppress` would take as long as the look.
         try:
             if torch.is_grad_enabled():
-                marks.looks.batches.look((arguments, named))
+                batches = marks.looks.batches
+                if batches.passes + 1 < batches.due:
+                    batches.passes += 1
+                else:
+                    batches.look((arguments, named))
                 if marks.passes < 8:
                     passes_here(sys._getframe())
-            _native.forward_begin(marks.module, ddp.require_backward_grad_sync)
+            marks.begin(ddp.require_backward_grad_sync)
         except Exception as error:
             if by_handler(error):
                 raise
@@ -230,12 +239,12 @@ class _After(_Hook):
         if is_traced():
             return
         try:
-            outputs = [output] if type(output) is torch.Tensor else list(tensors_in(output))
+            outputs = output if type(output) is torch.Tensor else list(tensors_in(output))
             marks.passes += 1
             local = not ddp.require_backward_grad_sync
             often = marks.passes % (8 * LOOKED_AT) <= LOOKED_AT
             begins = marks.look_at_backward(ddp, local=local, often=often) if local or often else None
-            _native.forward_end(marks.core, marks.module, outputs, begins)
+            marks.end(outputs, begins)
         except Exception as error:
             if by_handler(error):
                 raise

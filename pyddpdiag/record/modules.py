@@ -60,6 +60,7 @@ class Modules:
         self._rank = rank
         self._path = trace.with_suffix(".json")
         self._process = os.getpid()
+        self.closed = False
         self._sentinel = sentinel
         # Not the modules themselves: the recorder must keep no module's memory alive.
         self._known: dict[int, schema.Module] = {}
@@ -111,9 +112,11 @@ class Modules:
         if self._sidecar.is_due():
             self.write_sidecar()
 
-    def catch_up(self) -> None:
-        """Writes the sidecar if something is missing in it; called at the end of a step."""
-        if self._sidecar.behind:
+    def catch_up(self, groups: int) -> None:
+        """Writes the sidecar if something is missing in it; called at the end of a step, with so many known groups."""
+        sidecar = self._sidecar
+        # As a rule nothing is.
+        if (sidecar.missing or self.training.due or groups != sidecar.groups) and sidecar.behind:
             self.write_sidecar()
 
     def note_end(self, end: End) -> None:
@@ -140,6 +143,7 @@ class Modules:
 
     def close(self) -> None:
         """Releases the sentinel, whose process groups have threads, and writes the last sidecar."""
+        self.closed = True
         self._sentinel = None
         if self._gpu is not None:
             self._gpu.stop()

@@ -12,6 +12,7 @@ from operator import methodcaller
 from typing import Any, Final
 
 import torch
+from torch.compiler import is_compiling
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -20,6 +21,7 @@ from torch.optim.optimizer import (
 
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST, MOST_NAMES, Marked, Stepped, Unreduced
+from pyddpdiag.record import forks
 from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.identities import Identities
 from pyddpdiag.record.modes import Modes
@@ -32,6 +34,8 @@ from pyddpdiag.system.handlers import by_handler
 
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
+
+_UNKNOWN: Final = (None, None)
 
 _MARK_BYTES: Final = 4 * 2**20  # how much of unreduced parameters is read at a time
 
@@ -73,6 +77,7 @@ class Optimizers:
         self._failed = False
         self._stepping: Identities[Optimizer, Stepping] = Identities()
         self._ended: list[Stepping] = []  # in their order, of optimizers that may be gone
+        self._reduced: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters in buckets, by their ids
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         handles = [
             register_optimizer_step_pre_hook(self._hook(Optimizers.begins)),
@@ -119,15 +124,14 @@ class Optimizers:
         this, process = weakref.ref(self), self._process
 
         def hook(optimizer: Optimizer, *_: Any) -> None:
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 return  # a call into the native module would break the graph
             watch = this()
             # A forked child has copies of locks, which another thread may have held.
-            if watch is None or watch._failed or os.getpid() != process:
+            if watch is None or watch._failed or forks.process != process:
                 return
             try:
-                with unseen():
-                    method(watch, optimizer)
+                method(watch, optimizer)
             except Exception as error:
                 if by_handler(error):
                     raise
@@ -137,9 +141,15 @@ class Optimizers:
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
+        _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
+        if stepping is not None and stepping.rests(optimizer):
+            return
+        with unseen():
+            self._begins(optimizer, stepping)
+
+    def _begins(self, optimizer: Optimizer, stepping: Stepping | None) -> None:
         if not (self._modules or self.looks_at_all) or self._core.paused:
             return
-        _, stepping = self._stepping.known.get(id(optimizer), (None, None))
         if stepping is None:
             stepping = Stepping(optimizer)
             self._stepping.add(optimizer, stepping)
@@ -151,7 +161,8 @@ class Optimizers:
             return
         if looks:
             for module in self._modules:
-                module.forget_if_gone()
+                if module.forget_if_gone():
+                    self._reduced.clear()
             stepping.look(optimizer, self._modules)
         for link in stepping.links:
             link.before = link.module.native.passes
@@ -166,9 +177,20 @@ class Optimizers:
 
     def ended(self, optimizer: Optimizer) -> None:
         """A step ended."""
-        _, stepping = self._stepping.known.get(id(optimizer), (None, None))
+        _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
         if stepping is None:
             return
+        if stepping.rested:
+            self._again.due = False
+            for link in stepping.links:
+                module = link.module
+                link.after = now = module.native.passes if module.passes is None else module.passes()
+                module.stepped(now)
+            return
+        with unseen():
+            self._end(stepping)
+
+    def _end(self, stepping: Stepping) -> None:
         self._again.due = stepping.due
         for link in stepping.links:
             now = link.module.native.passes
@@ -196,13 +218,13 @@ class Optimizers:
 
     def _look(self, optimizer: Optimizer, stepping: Stepping) -> None:
         """Looks for parameters outside every bucket, beside modules that were reduced."""
-        reduced: set[int] = set().union(*map(self._in_buckets, self._modules))
-        some = [
-            (number, place, one)
-            for number, group in enumerate(optimizer.param_groups)
-            for place, one in enumerate(group["params"])
-            if id(one) not in reduced and one.grad is not None and not hasattr(one, "_ddp_ignored")
-        ]
+        some = self._outside(optimizer)
+        if some:
+            # DDP may have made other buckets since, which takes more time to ask for.
+            self._reduced = {
+                id(one): weakref.ref(one) for each in self._modules for one in self._in_buckets(each)
+            }
+            some = self._outside(optimizer)
         if not some:
             return  # as a rule: names take the most time
         unpassed = {id(link.module) for link in stepping.links if link.before == link.after}
@@ -217,13 +239,25 @@ class Optimizers:
         for owner, of_owner in outside.items():
             self._note(owner, of_owner, all_of_it=False)
 
-    def _in_buckets(self, module: Reduced) -> set[int]:
-        """The identities of parameters that are in a bucket."""
+    def _outside(self, optimizer: Optimizer) -> list[tuple[int, int, torch.Tensor]]:
+        """Its parameters with a gradient that are in no known bucket, by their places."""
+        known = self._reduced
+        return [
+            (number, place, one)
+            for number, group in enumerate(optimizer.param_groups)
+            for place, one in enumerate(group["params"])
+            if ((ref := known.get(id(one))) is None or ref() is not one)
+            and one.grad is not None
+            and not hasattr(one, "_ddp_ignored")
+        ]
+
+    def _in_buckets(self, module: Reduced) -> list[torch.Tensor]:
+        """The parameters that are in a bucket."""
         index, refs = module.native.index, module.parameters
         places = {
             i for layout in self._core.layouts() if layout[1] == index for i in layout[3] if i < len(refs)
         }
-        return {id(one) for one in (refs[place]() for place in places) if one is not None}
+        return [one for one in (refs[place]() for place in places) if one is not None]
 
     def _note_module(self, optimizer: Optimizer, module: Reduced) -> None:
         mine = {id(one) for group in optimizer.param_groups for one in group["params"]}

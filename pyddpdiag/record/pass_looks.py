@@ -14,6 +14,7 @@ from pyddpdiag import _native
 from pyddpdiag.model.clearing import Clearing
 from pyddpdiag.model.training import MOST
 from pyddpdiag.record.batch_marks import GivenBatches
+from pyddpdiag.record.unseen import unseen
 
 
 class Begun(NamedTuple):
@@ -41,8 +42,10 @@ class PassLooks:
     local_after: int = 0
     clearing: Clearing = field(default_factory=Clearing)
     # Since the optimizer's last step, the passes that were looked at; and how many there were until then.
-    _begun: list[Begun] = field(default_factory=list)
-    _passes: int = 0
+    begun: list[Begun] = field(default_factory=list)
+    passes: int = 0
+    # Whether it needs the parameters at the end of the optimizer's steps.
+    seeks: bool = True
     _sought: int = 0
     # Parameters that have had a gradient.
     _some: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
@@ -63,19 +66,21 @@ class PassLooks:
 
     def note(self, begun: Begun) -> None:
         """What was seen as a backward pass began."""
-        if len(self._begun) < MOST:
-            self._begun.append(begun)
+        if len(self.begun) < MOST:
+            self.begun.append(begun)
 
     def steps(self, reduced: int, parameters: Iterable[weakref.ref[torch.Tensor]] = ()) -> None:
         """An optimizer has stepped with these parameters, after so many passes that were reduced."""
-        if not self._some and self._sought < MOST:
+        if self.seeks:
             # One that is not used has none at any time.
             self._sought += 1
             living = (one for one in (ref() for ref in parameters) if one is not None)
             readable = (one for one in living if one.grad is not None and _is_soon_read(one.grad))
-            self._some = [weakref.ref(one) for one in itertools.islice(readable, 4)]
-        passes, begun = reduced + self.local, self._begun
-        if begun and len(begun) == passes - self._passes:
+            with unseen():
+                self._some = [weakref.ref(one) for one in itertools.islice(readable, 4)]
+            self.seeks = not self._some and self._sought < MOST
+        passes, begun = reduced + self.local, self.begun
+        if begun and len(begun) == passes - self.passes:
             fresh = [one.fresh for one in begun]
             # SAM takes a pass elsewhere and comes back: it has used those gradients.
             unmoved = len({one.weights for one in begun}) == 1
@@ -89,8 +94,8 @@ class PassLooks:
                 seen.dropped + (not all(before)),
             )
         if begun:
-            self._begun = []
-        self._passes = passes
+            self.begun = []
+        self.passes = passes
 
 
 def _is_soon_read(gradient: torch.Tensor) -> bool:

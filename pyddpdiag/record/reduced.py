@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Final
 
 import torch
@@ -49,14 +50,17 @@ class Reduced:
     thread: int = 0  # on which that was; no other one may read its gradients
     smallest: int = 0  # of the parameters, whose weights are marked before steps
     marks: dict[int, tuple[int, float] | None] = field(default_factory=dict)  # by passes
+    passes: Callable[[], int] | None = None  # how many there were, for every step; None: `native` is asked
 
-    def forget_if_gone(self) -> None:
-        """Forgets its parameters if the script let go of it: another module may have them now."""
+    def forget_if_gone(self) -> bool:
+        """Forgets its parameters if the script let go of it: another module may have them now. Whether it did."""
         gone = (
             self.owner() is None if self.owner is not None else all(ref() is None for ref in self.parameters)
         )
-        if gone:
-            self.parameters.clear()
+        if not (gone and self.parameters):
+            return False
+        self.parameters.clear()
+        return True
 
     @property
     def ends_locally(self) -> bool:
@@ -67,9 +71,14 @@ class Reduced:
 
     def stepped(self, passes: int) -> None:
         """An optimizer has stepped with it, after so many passes."""
-        self.stepped_at, self.local_at = passes, self.looks.local
-        self.thread = threading.get_ident()
-        self.looks.steps(passes, self.parameters)
+        looks = self.looks
+        # Mostly no pass was looked at: this runs after every step.
+        if looks.begun or looks.seeks:
+            looks.steps(passes, self.parameters)
+        else:
+            looks.passes = passes + looks.local
+        self.stepped_at, self.local_at = passes, looks.local
+        self.thread = get_ident()
 
     def mark(self, passes: int) -> None:
         """Notes what one parameter is before a step, after so many passes."""

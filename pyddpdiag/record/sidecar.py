@@ -88,7 +88,10 @@ class Sidecar:
         self._training = training
         self._layouts_found = 0
         self._layouts_missing = False
-        self._groups_written = 0
+        self.groups = 0
+        """How many process groups it names, or has looked at."""
+        self.missing = False
+        """Whether it lacks a bucket layout, or could not be written."""
         self._modules: Mapping[int, schema.Module] = {}
         self._closed = False
         self._end: End | None = None
@@ -145,7 +148,7 @@ class Sidecar:
             return True
         if self._writes >= _FIRST_WRITES and now < self._rests_until_ns:
             return False
-        return self._layouts_missing or self._training.due or len(self._core.groups()) != self._groups_written
+        return self._layouts_missing or self._training.due or len(self._core.groups()) != self.groups
 
     def is_due(self) -> bool:
         """Whether to write now that a new bucket layout appeared: the run may hang or die with this bucket.
@@ -154,7 +157,7 @@ class Sidecar:
         `behind` and is written at the end of the step.
         """
         self._layouts_found += 1
-        self._layouts_missing = True
+        self._layouts_missing = self.missing = True
         return self._layouts_found <= 64 or self._layouts_found & (self._layouts_found - 1) == 0
 
     def note_end(self, end: End) -> None:
@@ -200,13 +203,13 @@ class Sidecar:
                     self._writes += 1
                     self._rests_until_ns = now + int((now - begin) / _WRITE_SHARE)
                 except OSError:
-                    self._again_ns = monotonic_ns() + _AGAIN_NS
+                    self._again_ns, self.missing = monotonic_ns() + _AGAIN_NS, True
                     raise
                 finally:
                     self._writing = None
 
     def _content(self) -> schema.Sidecar:
-        self._layouts_missing = False
+        self._layouts_missing = self.missing = False
         return replace(
             self._fixed,
             memory=self._memory_now(),
@@ -234,7 +237,7 @@ class Sidecar:
 
     def _groups(self) -> dict[int, schema.Group]:
         found = self._core.groups()
-        self._groups_written = len(found)
+        self.groups = len(found)
         for identity, name, handle in found:
             # Asked once: at the close the group may have been destroyed.
             if identity not in self._known_groups and handle is not None:

@@ -23,6 +23,7 @@ from torch.optim.optimizer import Optimizer
 
 from pyddpdiag.model.training import MOST, Stepped
 from pyddpdiag.record.reduced import Reduced
+from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.unseen import operating_unseen
 
@@ -58,7 +59,10 @@ class Stepping:
         """Whether all parameters are looked at in the next step."""
         self.closely = True
         """Whether the present step is followed closely."""
+        self.rested = False
+        """Whether nothing is kept of it but its number."""
         self.links: list[Link] = []
+        self._next = 0  # the next step of which more is kept than its number
         self._settings: dict[int, str] = {}
         self._where: set[str] = set()  # lines of the script
         self._looks = 0
@@ -66,12 +70,30 @@ class Stepping:
         self._zero_since: int | None = None  # the step; 0: it was never more
         self._schedule: _Schedule | None = None
 
+    def rests(self, optimizer: Optimizer) -> bool:
+        """Counts a step that begins, if nothing else of it is kept, as of most: so this has few lines."""
+        self.rested = False
+        if self.steps + 1 >= self._next or self._zero_since is not None:
+            return False
+        for group in optimizer.param_groups:
+            rate = group.get("lr")
+            if not isinstance(rate, (int, float)) or rate != 0:
+                break
+        else:
+            return False
+        self.steps += 1
+        if self._schedule is not None:
+            self._schedule.look(self.steps)
+        self.rested = True
+        return True
+
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""
         self.steps += 1
         looks = self.due
         self.due = self.steps < 4 or (self.steps + 1) % LOOK_INTERVAL == 0
         self.closely = looks or self.due or self.steps <= CLOSELY
+        self._next = self._following()
         if self.steps & (self.steps - 1) == 0:
             self._note_settings(optimizer)
         sought = self.steps == 2 and getattr(optimizer.step, "_wrapped_by_lr_sched", False)
@@ -90,12 +112,21 @@ class Stepping:
         elif self._schedule is not None:
             self._schedule.look(self.steps)
 
+    def _following(self) -> int:
+        """The next step that is followed closely, or at which the settings are noted."""
+        after = self.steps + 1
+        if after <= CLOSELY:
+            return after
+        # Those that are looked at, and the step before each.
+        return min(after + max(-after % LOOK_INTERVAL - 1, 0), 1 << (after - 1).bit_length())
+
     def look(self, optimizer: Optimizer, modules: list[Reduced]) -> None:
         """Finds the modules that it has parameters of, some of which may have become known since."""
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
         self._looks += 1
         self._idle += all(one.grad is None for one in parameters)
-        self._where.add(line_of_frame(sys._getframe()))
+        if is_sampled(self._looks):  # the stack takes as long as all else
+            self._where.add(line_of_frame(sys._getframe()))
         mine = {id(one) for one in parameters}
         linked = [link.module for link in self.links]
         for module in modules:

@@ -60,8 +60,7 @@ class Steps(Generic[Batch]):
                 yield batch
             finally:
                 if self._loop.latest is mine:
-                    core.step_end()
-                self._modules.catch_up()
+                    self._modules.catch_up(core.step_end())
             self._loop.latest = mine
             core.wait_begin()
 
@@ -105,9 +104,9 @@ class MarkedSteps:
         if mine is None:
             return
         if self._loop.latest is mine:
-            self._core.step_end()
+            groups = self._core.step_end()
             self._loop.latest = None
-        self._modules.catch_up()
+            self._modules.catch_up(groups)
 
 
 class LoopMarks:
@@ -121,35 +120,35 @@ class LoopMarks:
 
     def __init__(self, core: _native.Recorder, modules: Modules) -> None:
         self._core = core
+        self._begun, self._ended = _native.quick_steps(core)
         self._modules = modules
         self.open = False
         """Whether a step has begun and not ended."""
-        self._waits_since = 0  # 0: nobody has waited for a batch since the last step
-        self._batch_came = 0
+        self.waits_since = 0
+        """0: nobody has waited for a batch since the last step."""
+        self.batch_came = 0
+        """0: there is no batch that no step has used."""
         self._last_end = 0  # of the step before, if nothing is known that came since
-        self._signs: int | None = None  # of backward passes, when a provisional step began
-
-    @property
-    def has_batch(self) -> bool:
-        """Whether there is a batch that no step has used."""
-        return self._batch_came != 0
+        self.signs: int | None = None
+        """Of backward passes, when a provisional step began; None: the open step is one for sure."""
 
     def waits(self, *, again: bool = False, since_ns: int = 0) -> None:
         """The loop asks for a batch; `again`: for one more of the same step. The step before has ended.
 
         It may have waited already `since_ns`.
         """
-        self.end()
-        if not (again and self._waits_since):
-            self._waits_since = since_ns or monotonic_ns()
+        if self.open:
+            self.end()
+        if not (again and self.waits_since):
+            self.waits_since = since_ns or monotonic_ns()
 
     def batch(self) -> None:
         """It came."""
-        self._batch_came = monotonic_ns()
+        self.batch_came = monotonic_ns()
 
     def forget(self) -> None:
         """No step will use it: there is none, or it is for an evaluation."""
-        self._waits_since = self._batch_came = self._last_end = 0
+        self.waits_since = self.batch_came = self._last_end = 0
 
     def epoch_ended(self) -> None:
         """The loader of the steps has no more batches."""
@@ -159,29 +158,30 @@ class LoopMarks:
     @property
     def is_provisional(self) -> bool:
         """Whether nothing shows yet that the open step is really a step."""
-        return self._signs == self._core.backward_signs
+        return self.signs == self._core.backward_signs
 
     def begin(self, *, sure: bool = True) -> None:
         """A step, since its batch came. If one is open, it goes on."""
         if not self.open:
-            begun = self._batch_came or self._last_end or monotonic_ns()
-            self._core.step_begun(self._waits_since or begun, begun)
+            begun = self.batch_came or self._last_end or monotonic_ns()
+            self._begun(self.waits_since or begun, begun)
             self.open = True
-            self._signs = None if sure else self._core.backward_signs
+            self.signs = None if sure else self._core.backward_signs
         elif sure:
-            self._signs = None
-        self._waits_since = self._batch_came = self._last_end = 0
+            self.signs = None
+        self.waits_since = self.batch_came = self._last_end = 0
 
     def end(self) -> None:
         """Of the step that is open, if one is."""
         if self.open:
             self.open = False
-            if self._signs is not None and self.is_provisional:
+            if self.signs is not None and self.is_provisional:
                 self._core.step_withdrawn()
+                groups = len(self._core.groups())
             else:
-                self._core.step_end()
+                groups = self._ended()
                 self._last_end = monotonic_ns()
-            self._modules.catch_up()
+            self._modules.catch_up(groups)
 
     def close(self) -> None:
         """What is still open did not end as a step."""

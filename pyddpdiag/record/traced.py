@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch.compiler import is_compiling
+
+_graph = torch._C._get_tracing_state
 
 
 def is_traced() -> bool:
     """Of torch.compile and torch.export, or of torch.jit.trace, for which a tensor's size is a tensor, too."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return is_compiling() or _graph() is not None

@@ -45,9 +45,11 @@ class TrainingWatch:
             sizes = [one.nbytes for one in description.parameters]
             smallest = sizes.index(min(sizes)) if sizes else 0
             ranks = _ranks_of(description.group)
-            self._optimizers.add(
-                Reduced(module, parameters, description.owner, description.looks, ranks, smallest=smallest)
+            reduced = Reduced(
+                module, parameters, description.owner, description.looks, ranks, smallest=smallest
             )
+            reduced.passes = _native.quick_passes(module)
+            self._optimizers.add(reduced)
 
     def look_at_all(self) -> None:
         """Looks at the parameters of optimizers while no module is recorded, too."""

@@ -13,10 +13,20 @@ from typing import Final
 
 from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceExistsError
 from pyddpdiag.model.command import NAME
-from pyddpdiag.model.run_files import HEADER_BYTES, is_trace
+from pyddpdiag.model.run_files import HEADER_BYTES, is_trace, rank_of
 from pyddpdiag.output import say
-from pyddpdiag.remote.local import files_of, links_of, open_own, run_id, runs_of
-from pyddpdiag.remote.pieces import INDEX, LIVE, Index, checksum, read_pieces
+from pyddpdiag.remote.local import (
+    INDEX,
+    LIVE,
+    Index,
+    checksum,
+    files_of,
+    links_of,
+    open_own,
+    read_pieces,
+    run_id,
+    runs_of,
+)
 from pyddpdiag.remote.place import Place
 
 TRIES: Final = 3
@@ -42,11 +52,8 @@ class Brought:
 class Carrier:
     """Brings one folder to one place.
 
-    Args:
-        folder: of the run, on this machine.
-        place: where to.
-        rank: bring only this rank's files; None: all.
-        every_s: how often pieces are brought; only passed on to readers.
+    `rank`: bring only this rank's files; None: all. `every_s`: how often pieces are brought; only passed on to
+    readers.
     """
 
     def __init__(self, folder: Path, place: Place, rank: int | None = None, every_s: float = 0.0) -> None:
@@ -183,9 +190,7 @@ def require_free(place: Place) -> None:
 class Syncing:
     """A thread that brings pieces while the run goes on. What hinders it is said once, and tried again.
 
-    Args:
-        carrier: brings them.
-        every_s: from the end of one round to the begin of the next.
+    `every_s`: from the end of one round to the begin of the next.
     """
 
     def __init__(self, carrier: Carrier, every_s: float) -> None:
@@ -230,3 +235,26 @@ def remove_brought(folder: Path, brought: Brought) -> None:
     for place in (*(path for path in folder.glob("attempt-*") if path.is_dir()), folder):
         with suppress(OSError):
             place.rmdir()
+
+
+LIMIT_S: Final = 60.0
+"""From when this machine brought its own: commands of one run end at about the same time on all machines."""
+
+_LOOK_S: Final = 1.0
+
+
+def wait_for_ranks(place: Place, world_size: int, attempt: str = "", limit_s: float = LIMIT_S) -> list[int]:
+    """The ranks whose whole traces are not there when the time is over; none: all are.
+
+    `attempt`: the folder of the attempt; "" is the first. `limit_s`: after which nobody waits any more; seconds.
+
+    Raises:
+        RemoteError: the place cannot be read.
+    """
+    end = time.monotonic() + limit_s
+    while True:
+        there = {rank_of(name) for name in place.sizes(attempt) if is_trace(name)}
+        missing = [rank for rank in range(world_size) if rank not in there]
+        if not missing or time.monotonic() >= end:
+            return missing
+        time.sleep(min(_LOOK_S, max(0.0, end - time.monotonic())))

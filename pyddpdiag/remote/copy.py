@@ -13,7 +13,7 @@ from typing import Final
 from pyddpdiag.errors import PyddpdiagError, RemoteError, TraceError
 from pyddpdiag.model.attempts import attempt_number
 from pyddpdiag.model.run_files import belongs, is_trace
-from pyddpdiag.remote.pieces import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
+from pyddpdiag.remote.local import INDEX, LIVE, PIECE_BYTES, Index, checksum, read_index
 from pyddpdiag.remote.place import PART, Place, is_url, name_of
 from pyddpdiag.system.replaced_files import replace
 
@@ -21,12 +21,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Copy:
-    """What was at a place when it was last looked at.
-
-    Args:
-        place: where the run lies.
-        folder: the copy; need not exist.
-    """
+    """What was at a place when it was last looked at. `folder`: the copy; need not exist."""
 
     def __init__(self, place: Place, folder: Path) -> None:
         self.folder = folder
@@ -126,9 +121,7 @@ class Copy:
 def copied(url: str, *, may_be_empty: bool = False) -> Iterator[Copy]:
     """A copy that exists within the block. Errors in it name the URL and not the copy.
 
-    Args:
-        url: of the run's folder.
-        may_be_empty: whether traces may come there later.
+    `may_be_empty`: whether traces may come there later.
 
     Raises:
         RemoteError: the place cannot be reached, or not all of it has come.
@@ -161,9 +154,7 @@ def at_hand(source: str) -> Iterator[Path]:
 class Renewed:
     """A folder to look at again and again: one of this machine, or a copy that a thread renews.
 
-    Args:
-        folder: of the traces.
-        copy: None: a folder of this machine.
+    `copy`: None: a folder of this machine.
     """
 
     def __init__(self, folder: Path, copy: Copy | None = None) -> None:

@@ -28,10 +28,8 @@ from pyddpdiag.model.command import NAME
 from pyddpdiag.model.node import NOTE_BYTES, node_of, parse_note
 from pyddpdiag.model.run_files import is_safe
 from pyddpdiag.output import clean
-from pyddpdiag.remote.channel import DIGEST, SILENCE_S, Channel
-from pyddpdiag.remote.door import KNOWN_S, Door
-from pyddpdiag.remote.local import files_of, open_own
-from pyddpdiag.remote.pieces import MOST_BYTES
+from pyddpdiag.remote.channel import DIGEST, KNOWN_S, SILENCE_S, Channel, Door
+from pyddpdiag.remote.local import MOST_BYTES, files_of, open_own
 from pyddpdiag.system.replaced_files import replace
 
 LIMIT_S: Final = 120.0
@@ -60,11 +58,8 @@ class Gathered:
 class Gatherer:
     """The machine of rank 0: listens until all others have sent their files, or the time is over.
 
-    Args:
-        folder: where files are written.
-        nodes: the number of machines, this one included.
-        port: to listen at.
-        secrets: of the run, one for each attempt; each of the others knows one of them.
+    `nodes`: the number of machines, this one included. `secrets`: of the run, one for each attempt; each of the
+    others knows one of them.
 
     Raises:
         RemoteError: the port is taken, or there is no secret, since nothing was recorded here.
@@ -240,10 +235,7 @@ def send(
     """Sends this machine's files to the first one, and returns how many. They stay here.
 
     Args:
-        folder: of the run on this machine.
         node: this machine's number, from 1.
-        host: of the first machine.
-        port: where it listens.
         secrets: of the run, one for each attempt; the first machine knows one of them.
         limit_s: for all of it.
 

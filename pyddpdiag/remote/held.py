@@ -23,11 +23,8 @@ _LATE: Final = 256
 def cut(trace: Path, *, is_copy: bool = False) -> None:
     """Cuts a trace that nobody writes any more, where the system allows it; another stays as it is.
 
-    Windows refuses while a process still maps the file, such as one with an operation that has not ended.
-
-    Args:
-        trace: the file.
-        is_copy: nobody ever writes it.
+    Windows refuses while a process still maps the file, such as one with an operation that has not ended. `is_copy`:
+    nobody ever writes it.
     """
     with suppress(OSError, ValueError, AttributeError, struct.error):
         with RegularFile(trace, links="hard") as file:

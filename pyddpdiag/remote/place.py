@@ -123,9 +123,8 @@ def _what_to_do(error: Exception) -> str:
 class Place:
     """A folder with a URL.
 
-    Args:
-        url: as fsspec takes it; its options come from fsspec's own files and variables, such as FSSPEC_S3_ENDPOINT_URL.
-        limit_s: for one request.
+    `url`: as fsspec takes it; its options come from fsspec's own files and variables, such as FSSPEC_S3_ENDPOINT_URL.
+    `limit_s`: for one request.
 
     Raises:
         PackageMissingError: fsspec, or what it needs for this kind of URL, is not installed.

@@ -30,9 +30,8 @@ def is_wanted() -> bool:
 def hand_over(text: bytes, attempt: int) -> None:
     """Leaves the secret, in hexadecimal digits, for the command above.
 
-    Args:
-        text: of this attempt of the job; each rank of the machine leaves the same.
-        attempt: how often a launcher had restarted the ranks.
+    `text`: of this attempt of the job; each rank of the machine leaves the same. `attempt`: how often a launcher had
+    restarted the ranks.
     """
     target = Path(os.environ[FOLDER], f"secret_{attempt}")
     beside = target.with_name(f"{target.name}.{os.getpid()}")

@@ -44,10 +44,7 @@ def culprit(
 ) -> Culprit | None:
     """What the first finding about time blames, if it can be seen.
 
-    Args:
-        report: with its verdict.
-        rows: the ranks of each row.
-        values: of each part that is shown, its milliseconds in each row.
+    `rows`: the ranks of each row. `values`: of each part that is shown, its milliseconds in each row.
     """
     row_of = {rank: at for at, ranks in enumerate(rows) for rank in ranks}
     for finding in report.verdict.findings:

@@ -1,10 +1,12 @@
-"""The account of the ranks' lives in words, the same for the screen, the page and pictures; and their phases."""
+"""The account of the ranks' lives in words and bars, the same for the screen and the page; and their phases."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Final
+
+from rich.text import Text
 
 from pyddpdiag.model.account import PARTS, RankAccount
 from pyddpdiag.model.cube import NAMES as STEP_NAMES
@@ -12,7 +14,8 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.rows import PhaseStats
 from pyddpdiag.model.words import count, number, ranks
 from pyddpdiag.output import clean
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.charts.chart import colour, ink_on
+from pyddpdiag.report.tables import Table
 
 SHOWN_PHASES: Final = 8
 LEAST: Final = 0.005
@@ -117,3 +120,74 @@ def phases_line(report: RunReport) -> str:
         took = "not ended" if worst.median_ms is None else f"{worst.count} x {number(worst.median_ms)} ms"
         texts.append(f"{clean(name)} {took} on {who}")
     return "Phases: " + "; ".join(texts)
+
+
+def stacked_bar(parts: Iterable[tuple[float, str, str]], longest: float, width: int) -> Text:
+    """A bar of parts, each with its value, its character and its style.
+
+    `longest`: the sum of values that takes all of the width; an empty bar where it is 0. `width`: in characters.
+    """
+    drawn, end, found = 0, 0.0, Text()
+    for value, character, style in parts:
+        # Rounding the running end keeps the whole bar to scale.
+        end += value
+        cells = round(width * end / longest) - drawn if longest > 0.0 else 0
+        drawn += cells
+        found.append(character * cells, style)
+    return found
+
+
+MOST: Final = 96
+
+SIGNS: Final[Mapping[str, tuple[str, str]]] = {
+    "start-up": ("s", "imports"),
+    "first step": ("f", "forward"),
+    "compute": ("c", "compute"),
+    "asleep": ("z", "blocked"),
+    "core": ("q", "core"),
+    "data": ("d", "data"),
+    "wire": ("w", "wire"),
+    "ranks": ("r", "late"),
+    "collectives": ("o", "other"),
+    "between": ("b", "between"),
+    "waits between": ("h", "calls"),
+    "tail": ("t", "tail"),
+    "not known": ("?", "rest"),
+}
+"""By the columns of `short_table`: a letter, for who sees no colours, and the colour that pictures have for it."""
+
+
+def life_bars(rows: Mapping[str, Mapping[str, float]], width: int) -> list[Text]:
+    """A line with the bar of each row, the longest of `MOST` characters, and one that says what the letters stand
+    for.
+
+    `rows`: by their labels, seconds by the names of `SIGNS`, in their order. `width`: characters that a line may
+    take.
+    """
+    label = max(len(name) for name in rows)
+    longest = max(sum(parts.values()) for parts in rows.values())
+    bars = [
+        stacked_bar(
+            ((seconds, SIGNS[name][0], _style(name)) for name, seconds in parts.items()),
+            longest,
+            min(MOST, width - label - 2),
+        )
+        for parts in rows.values()
+    ]
+    return [*(Text(name.ljust(label + 2)) + bar for name, bar in zip(rows, bars, strict=True)), _legend(bars)]
+
+
+def _legend(bars: Iterable[Text]) -> Text:
+    drawn = {letter for each in bars for letter in each.plain}
+    found = Text("Bars:")
+    for name, (letter, _) in SIGNS.items():
+        if letter in drawn:
+            found.append(", " if len(found) > len("Bars:") else " ")
+            found.append(letter, _style(name))
+            found.append(f" {name}")
+    return found
+
+
+def _style(name: str) -> str:
+    background = colour(SIGNS[name][1])
+    return f"{ink_on(background)} on {background}"

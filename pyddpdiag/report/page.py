@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from pyddpdiag.output import as_html
 from pyddpdiag.report.charts import plotly
-from pyddpdiag.report.charts.chart import Chart, Choice, Heat, Spans
-from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.chart import Chart, Choice, Heat, Spans, colour
 from pyddpdiag.report.charts.svg import svg
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 
 _PICKS: Final = "Show below:"
 _KEYS: Final = "Keys: arrows move it, plus and minus zoom, 0 shows all."
@@ -104,11 +103,7 @@ class Section:
 def page(title: str, parts: Iterable[Part | Section], about: str = "", *, zoom: bool = False) -> str:
     """The page with these parts in order; charts without anything to draw are left out.
 
-    Args:
-        title: of the page.
-        parts: what it shows.
-        about: a line below the title.
-        zoom: its charts can be zoomed, and show all that they have.
+    `about`: a line below the title. `zoom`: its charts can be zoomed, and show all that they have.
 
     Raises:
         UsageError: charts are to be zoomed, and plotly is not installed.
@@ -278,10 +273,9 @@ class _Page:
 
 
 def _figure(plot: str, chart: Chart, data: str, title: str = "") -> str:
-    name = plot_id = chart.name if not title else ""
     note = f'\n<p class="dim">{_text(chart.note)}</p>' if chart.note else ""
     return (
-        f"<figure{f' id={plot_id!r}' if name else ''}>\n<figcaption>{_text(title or chart.title)}</figcaption>\n"
+        f"<figure{'' if title else f' id={chart.name!r}'}>\n<figcaption>{_text(title or chart.title)}</figcaption>\n"
         f'<p class="says">{_text(chart.says)}</p>\n{plot}{note}\n{data}\n</figure>'
     )
 

@@ -14,7 +14,7 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count, number, percent
 from pyddpdiag.report.culprit import Culprit, beside, culprit
 from pyddpdiag.report.screen import Screen
-from pyddpdiag.report.table import Cell, Table
+from pyddpdiag.report.tables import Cell, Table
 
 _COLUMNS: Final = 4
 """So many ranks have a column each; of more, those that findings name do, and the others share one."""

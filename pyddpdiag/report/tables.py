@@ -1,19 +1,78 @@
-"""Tables of a report that the screen and the page both show; the screen drops some of their columns."""
+"""Tables, and those of a report that the screen and the page both show; the screen drops some of their columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyddpdiag.model import words
+from rich.text import Text
+
 from pyddpdiag.model.cube import NAMES
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.report import RunReport
-from pyddpdiag.model.rows import BucketStats, RankStats
+from pyddpdiag.model.rows import BucketStats, GroupStats, RankStats
 from pyddpdiag.model.stats import Stat
-from pyddpdiag.model.words import listed, number, percent, size
-from pyddpdiag.report.table import Table
+from pyddpdiag.model.words import listed, number, percent, ranks, size
+from pyddpdiag.output import clean
+
+Cell = str | Text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns by name; the first `texts` hold text, the others numbers.
+
+    A column whose name begins with a blank shows no name and holds text. `dim` says which rows to show
+    faintly; empty: none. `note` is printed below the table.
+    """
+
+    title: str
+    columns: Mapping[str, Sequence[Cell]]
+    texts: int
+    dim: Sequence[bool] = ()
+    note: str = ""
+
+    def is_text(self, place: int, name: str) -> bool:
+        """Whether the column at `place` holds text, which is aligned to the left."""
+        return place < self.texts or name.startswith(" ")
+
+    def rows(self) -> list[tuple[tuple[Cell, ...], bool]]:
+        """The cells of each row, and whether to show it faintly."""
+        cells = list(zip(*self.columns.values(), strict=True))
+        return list(zip(cells, self.dim or [False] * len(cells), strict=True))
+
+    def only(self, *names: str) -> Table:
+        """These of its columns."""
+        texts = sum(name in names for name in list(self.columns)[: self.texts])
+        return replace(self, columns={name: self.columns[name] for name in names}, texts=texts)
+
+
+def path_in_words(group: GroupStats) -> str:
+    """The way of one group's buckets, and why."""
+    if group.shared_buckets:
+        some = "" if group.shared_buckets == group.buckets else f"{group.shared_buckets} of {group.buckets} "
+        return f"{some}in shared memory" + _split(group)
+    if group.shared_memory == "used":
+        return "over Gloo, though the ranks share memory"
+    return f"over Gloo: {clean(group.shared_memory)}" if group.shared_memory else "over Gloo"
+
+
+def paths_in_words(groups: tuple[GroupStats, ...]) -> str:
+    """One line about the groups for which somebody asked for shared memory; empty if nobody did."""
+    asked = [group for group in groups if group.shared_memory or group.shared_buckets]
+    return "; ".join(
+        ("Buckets" if len(groups) == 1 else f"Buckets of {ranks(list(group.ranks))}")
+        + f" {path_in_words(group)}"
+        for group in asked
+    )
+
+
+def _split(group: GroupStats) -> str:
+    if group.waiting_fraction is None or group.summing_fraction is None:
+        return ""
+    return f" ({percent(group.waiting_fraction)} of their time waiting, {percent(group.summing_fraction)} summing)"
+
 
 Column = str | Callable[[Any], object]
 """A row's attribute, or a function of the row."""
@@ -40,15 +99,7 @@ def share(fraction: float | None) -> str:
 def table_of(
     title: str, rows: Sequence[Any], columns: Mapping[str, Column], texts: int, most: int = _MOST
 ) -> Table:
-    """A row for each of these objects, at most so many.
-
-    Args:
-        title: of the table.
-        rows: the objects.
-        columns: by their names.
-        texts: so many columns hold text.
-        most: of rows.
-    """
+    """A row for each of these objects, at most so many. `texts`: so many columns hold text. `most`: of rows."""
     found = {
         name: [cell(getattr(row, of) if isinstance(of, str) else of(row)) for row in rows[:most]]
         for name, of in columns.items()
@@ -93,7 +144,7 @@ def charges_table(report: RunReport) -> Table:
         "Each second of the judged steps, charged once",
         [each for each in report.verdict.charges if each.share >= _CHARGED],
         {
-            **({"among": lambda each: words.ranks(each.among)} if among else {}),
+            **({"among": lambda each: ranks(each.among)} if among else {}),
             "charged to": lambda each: "all ranks" if each.rank is None else f"rank {each.rank}",
             "for": lambda each: NAMES[each.part],
             "s": "seconds",

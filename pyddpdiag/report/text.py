@@ -16,14 +16,24 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.rows import BucketStats, RankStats
 from pyddpdiag.model.words import count, number, ranges, sentence, size
 from pyddpdiag.output import clean
-from pyddpdiag.report.life import account_rows, grouped_account, phases_line, short_table
-from pyddpdiag.report.life_bars import life_bars
-from pyddpdiag.report.paths import paths_in_words
+from pyddpdiag.report.life import (
+    account_rows,
+    grouped_account,
+    life_bars,
+    phases_line,
+    short_table,
+    stacked_bar,
+)
 from pyddpdiag.report.rank_rows import screen_ranks, shown_ranks
 from pyddpdiag.report.screen import Screen, screen_for
-from pyddpdiag.report.stacked_bar import stacked_bar
 from pyddpdiag.report.step_tree import print_step
-from pyddpdiag.report.tables import buckets_table, charges_table, collectives_table, links_table
+from pyddpdiag.report.tables import (
+    buckets_table,
+    charges_table,
+    collectives_table,
+    links_table,
+    paths_in_words,
+)
 from pyddpdiag.report.trial import print_trial
 
 STATUS_STYLE = {"healthy": "bold green", "findings": "bold yellow", "cannot_tell": "bold magenta"}
@@ -48,7 +58,6 @@ def print_text(
     """Print the report: one screen, or with its tables.
 
     Args:
-        report: what to show.
         file: the output; its width, colours and encoding are respected.
         top: how many buckets the table shows; 0 = all.
         tables: show these, and each finding in full.

@@ -10,8 +10,7 @@ from rich.text import Text
 from pyddpdiag.model.tried import MARGIN, NOTHING, Tried, TriedCure
 from pyddpdiag.model.words import closed, listed, milliseconds, percent, sentence
 from pyddpdiag.report.screen import Screen
-from pyddpdiag.report.table import Table
-from pyddpdiag.report.tables import cell
+from pyddpdiag.report.tables import Table, cell
 
 _ROUNDS = 12
 """Most trials are decided by then."""

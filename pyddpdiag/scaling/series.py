@@ -9,12 +9,10 @@ from pathlib import Path
 
 from pyddpdiag.bench import results
 from pyddpdiag.errors import ResultExistsError, ResultWriteError, UsageError
-from pyddpdiag.ranks.events import Note
+from pyddpdiag.ranks.session import Note
 from pyddpdiag.report.charts import picture
-from pyddpdiag.scaling import table
-from pyddpdiag.scaling.charts import charts, page
-from pyddpdiag.scaling.model import Run
-from pyddpdiag.scaling.split import split_of
+from pyddpdiag.scaling.charts import charts, page, text
+from pyddpdiag.scaling.model import Run, split_of
 from pyddpdiag.train import launch
 from pyddpdiag.train.display import Display
 from pyddpdiag.train.settings import TrainSettings
@@ -68,7 +66,7 @@ def run(
         runs.append(_one(settings, number, target, display))
     results.save(target / _RESULT, [_entry(settings, run) for run in runs], force=True)
     try:
-        (target / "scaling.txt").write_text(table.text(runs), encoding="utf-8")
+        (target / "scaling.txt").write_text(text(runs), encoding="utf-8")
         (target / "scaling.html").write_text(page(runs), encoding="utf-8")
         if picture.available():
             for chart in charts(runs):
@@ -78,7 +76,7 @@ def run(
     if as_json:
         return (target / _RESULT).read_text(encoding="utf-8")
     note = "" if picture.available() else " No pictures: pip install matplotlib."
-    return f"{table.text(runs, sys.stdout)}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
+    return f"{text(runs, sys.stdout)}\nIn {target}: scaling.json, .txt, .html, .png and the traces.{note}\n"
 
 
 def _prepare(target: Path, force: bool) -> None:

@@ -13,12 +13,9 @@ from pyddpdiag.trace.folder import folder_of, number_of
 def choose_attempt(folder: Path, number: int | None = None) -> tuple[Path, str]:
     """The folder of one attempt, by default the newest, and a sentence about the others.
 
-    The sentence is empty where there are no others. A folder that cannot be read is its own only attempt:
-    whoever reads its traces says what is wrong with it.
-
-    Args:
-        folder: the folder that the script names, or one rank's trace.
-        number: of the attempt, from 0; None: the newest.
+    The sentence is empty where there are no others. A folder that cannot be read is its own only attempt: whoever
+    reads its traces says what is wrong with it. `folder`: the folder that the script names, or one rank's trace.
+    `number`: of the attempt, from 0; None: the newest.
 
     Raises:
         UsageError: there is no such attempt.

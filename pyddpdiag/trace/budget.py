@@ -38,9 +38,7 @@ def records_per_step(sample: RankTrace) -> float:
 def needed_gb(held: Sequence[int], per_step: float = FEWEST) -> float:
     """How much memory it takes to read all records, in GB (10^9 bytes), at most.
 
-    Args:
-        held: how many each rank has.
-        per_step: how many there are in a step of a rank.
+    `held`: how many each rank has. `per_step`: how many there are in a step of a rank.
     """
     of_records = _BYTES_OF_RECORD * max(held, default=0) + _BYTES_OF_STEP * sum(held) / per_step
     return (of_records + _BYTES_OF_RANK * len(held)) / 1e9
@@ -49,9 +47,7 @@ def needed_gb(held: Sequence[int], per_step: float = FEWEST) -> float:
 def that_fit(held: Sequence[int], per_step: float, memory_gb: float) -> list[int]:
     """How many of the newest records of each rank fit: the same share of all, and some steps of each in any case.
 
-    Args:
-        held, per_step: as in `needed_gb`.
-        memory_gb: what they may take, in GB; less than all need.
+    `held`, `per_step`: as in `needed_gb`. `memory_gb`: what they may take, in GB; less than all need.
     """
     of_ranks = needed_gb([0] * len(held))
     share = max(0.0, memory_gb - of_ranks) / (needed_gb(held, per_step) - of_ranks)

@@ -19,7 +19,7 @@ from pyddpdiag.remote import held
 from pyddpdiag.remote.local import files_of, links_of, open_own
 from pyddpdiag.system.replaced_files import replace
 from pyddpdiag.trace.folder import number_of
-from pyddpdiag.trace.nodes import read_note
+from pyddpdiag.trace.notes import read_node
 from pyddpdiag.trace.reader import read_header
 
 CHUNK_BYTES: Final = 2**20
@@ -52,12 +52,7 @@ def collect(folders: Sequence[Path], into: Path, *, force: bool = False) -> Coll
     """Copy all that belongs to the ranks of one run into one folder: traces, sidecars, notes, later attempts.
 
     Nothing is copied before all of it was looked at. The files that are given stay. Links are left, whatever they
-    lead to: the copy may go to another machine.
-
-    Args:
-        folders: of the machines.
-        into: where to.
-        force: replace files of an earlier collection.
+    lead to: the copy may go to another machine. `force`: replace files of an earlier collection.
 
     Raises:
         TraceError: there are no traces, one cannot be read, they are of several runs, or two of the same rank.
@@ -106,7 +101,7 @@ def _by_target(found: Sequence[tuple[Path, Path]]) -> dict[Path, Path]:
 
 
 def _noted_at(path: Path) -> int:
-    note = read_note(path)
+    note = read_node(path)
     return 0 if note is None else note.at_ns
 
 

@@ -25,9 +25,7 @@ SidecarRead = tuple[Sidecar, tuple[str, ...]]
 class RunFollower:
     """Looks at a folder's newest records, rank by rank. Follows a run that is replaced by another, or restarted.
 
-    Args:
-        folder: where the recorders write.
-        keep: how many of each rank's newest records are kept.
+    `keep`: how many of each rank's newest records are kept.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from pyddpdiag.model.command import NAME as COMMAND
 from pyddpdiag.model.command import CommandEnd
 from pyddpdiag.model.details import Loss
 from pyddpdiag.model.fields import maybe_from_json
+from pyddpdiag.model.node import NOTE_BYTES, NodeNote, node_of
 from pyddpdiag.model.tried import NAME as TRIAL
 from pyddpdiag.model.tried import Tried, tried_from_json
 from pyddpdiag.system.regular_file import RegularFile
@@ -77,3 +80,36 @@ def start_to_show(folder: Path) -> Path | None:
         )
     except OSError:
         return None
+
+
+_MOST: Final = 16384
+
+
+@dataclass(frozen=True)
+class NodeNotes:
+    """The notes in a run's folder, sorted by node, and when they were read, in seconds since 1970."""
+
+    notes: tuple[NodeNote, ...] = ()
+    read_s: float = 0.0
+
+
+def read_nodes(folder: Path) -> NodeNotes:
+    """The notes of all machines that recorded into `folder`, or into it after a restart."""
+    place = folder.parent if attempt_number(folder.name) is not None else folder
+    try:
+        names = sorted(path.name for path in place.iterdir() if node_of(path.name) is not None)[:_MOST]
+    except OSError:
+        return NodeNotes()
+    found = (read_node(place / name) for name in names)
+    return NodeNotes(tuple(filter(None, found)), time.time())
+
+
+def is_over(folder: Path) -> bool:
+    """Whether a run that began in a folder has noted its end there, on any machine; False: nothing says so."""
+    return any(note.exit_code is not None for note in read_nodes(folder).notes)
+
+
+def read_node(path: Path) -> NodeNote | None:
+    """One note; None: it cannot be read, or is none."""
+    node = node_of(path.name)
+    return None if node is None else maybe_from_json(NodeNote, read_note(path, NOTE_BYTES), node=node)

@@ -8,16 +8,33 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import psutil
+
 from pyddpdiag.model.now import Now, ProcessStatus, RankNow
 from pyddpdiag.system import processes
-from pyddpdiag.system.clock import monotonic_ns
+from pyddpdiag.system.clock import clock_identity, linux_identity, monotonic_ns
 from pyddpdiag.system.processes import START_TOLERANCE_S, Process
 from pyddpdiag.trace.header import Header
-from pyddpdiag.trace.reader_clock import is_own_clock
 
 if TYPE_CHECKING:
     from pyddpdiag.trace.reader import RankTrace
     from pyddpdiag.trace.run import Run
+
+_SECOND_NS: Final = 1_000_000_000
+
+
+def is_own_clock(header: Header) -> bool:
+    """Whether the times in a trace are from this machine's monotonic clock, since its last boot."""
+    identity = clock_identity()
+    return (
+        identity != ""
+        and header.clock_identity == identity
+        and header.clock_name != ""
+        and header.clock_name in time.get_clock_info("perf_counter").implementation
+        # On Windows the identity names the machine and not the boot, and the counter restarts with each boot.
+        and (linux_identity() != "" or header.wall_ns >= psutil.boot_time() * _SECOND_NS)
+        and header.monotonic_ns <= monotonic_ns()
+    )
 
 
 FRESH_MS: Final = 5_000.0
@@ -51,9 +68,7 @@ def glance(header: Header) -> Glance | None:
 def observe(run: Run, *, fresh_elsewhere_ms: float = FRESH_ELSEWHERE_MS) -> Now:
     """The state of each rank when its trace was read.
 
-    Args:
-        run: whose ranks to look for.
-        fresh_elsewhere_ms: a process on another machine runs if its last heartbeat is no older.
+    `fresh_elsewhere_ms`: a process on another machine runs if its last heartbeat is no older.
     """
     glances = [trace.glance for trace in run.ranks if trace.glance is not None]
     over = frozenset(note.node for note in run.nodes.notes if note.exit_code is not None)

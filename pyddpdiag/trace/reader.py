@@ -16,7 +16,6 @@ from pyddpdiag.errors import TraceError
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.system.regular_file import FileIdentity, NotAFileError, RegularFile
 from pyddpdiag.trace.header import MAX_TIME_NS, Header, parse_header
-from pyddpdiag.trace.last_signal import with_last_signal
 from pyddpdiag.trace.layout import (
     HEADER_BYTES,
     TIMES_USED,
@@ -31,7 +30,7 @@ from pyddpdiag.trace.layout import (
 )
 from pyddpdiag.trace.now import Glance, glance
 from pyddpdiag.trace.rows import is_in_flight
-from pyddpdiag.trace.sidecar import SidecarReader
+from pyddpdiag.trace.sidecar import SidecarReader, with_last_signal
 from pyddpdiag.trace.slots import FEW, PublishedRecords, tickets_of
 from pyddpdiag.trace.table import Tables, take
 
@@ -138,11 +137,11 @@ def read_trace(
     """Read one trace file. It may still be written by a live process.
 
     Args:
-        path: the file.
         sidecars: what the traces of one run share; the file's own if None.
         tables: where to put the records, until another trace is read into them; None: they are the trace's own.
         newest: read so many of the newest records, and not the others; None: all.
-        keep: leave out what is not among so many of the newest records, unless it is rare; None: leave out nothing.
+        keep: leave out what is not among so many of the newest records, unless it is rare; None: leave out
+            nothing.
         steps: of what has a step, keep only that of these; None: of all.
 
     Raises:

@@ -20,8 +20,7 @@ from pyddpdiag.trace.budget import FEWEST, SAMPLE, needed_gb, records_per_step, 
 from pyddpdiag.trace.folder import NAMED_RANKS, find_traces, number_of
 from pyddpdiag.trace.header import Header
 from pyddpdiag.trace.layout import HEADER_BYTES, RECORD_BYTES
-from pyddpdiag.trace.nodes import NodeNotes, read_nodes
-from pyddpdiag.trace.notes import read_command
+from pyddpdiag.trace.notes import NodeNotes, read_command, read_nodes
 from pyddpdiag.trace.reader import RankTrace, read_header, read_trace
 from pyddpdiag.trace.rows import Int64
 from pyddpdiag.trace.sidecar import SidecarReader
@@ -95,12 +94,10 @@ def open_run(
     """Read the traces of all ranks in a folder: the files named rank_<number>.ddptrace.
 
     Args:
-        folder: where they are.
-        visit: called with each rank, in ascending order; the run then keeps no records, so that only one
-            rank's records at a time are in memory.
-        read: reads one rank.
-        memory_gb: if all records would take more than about this many GB (10^9 bytes), the older ones of each rank are
-            left out, and a warning says so; 0: none are. Needs the usual `read`.
+        visit: called with each rank, in ascending order; the run then keeps no records, so that only one rank's
+            records at a time are in memory.
+        memory_gb: if all records would take more than about this many GB (10^9 bytes), the older ones of each
+            rank are left out, and a warning says so; 0: none are. Needs the usual `read`.
         steps: of what has a step, keep only that of these; None: of all. Needs the usual `read`.
 
     Raises:

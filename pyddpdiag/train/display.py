@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from pyddpdiag.output import clean_lines
-from pyddpdiag.ranks.events import Note
+from pyddpdiag.ranks.session import Note
 from pyddpdiag.train.events import EpochDone, Planned, StepDone
 
 

@@ -14,9 +14,7 @@ from pyddpdiag.workloads.text import read_text
 def check_inputs(settings: TrainSettings, *, checkpoint: bool = True) -> None:
     """Refuses data, a checkpoint or a script that cannot be used, before any rank is started.
 
-    Args:
-        settings: of the run.
-        checkpoint: whether the file of --resume must be here; only rank 0 reads it.
+    `checkpoint`: whether the file of --resume must be here; only rank 0 reads it.
 
     Raises:
         DataError: the data cannot be used.

@@ -4,27 +4,97 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import numpy as np
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag.errors import TrainError, UsageError
-from pyddpdiag.ranks.events import Note
+from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.ranks.rendezvous import Place
-from pyddpdiag.train import gpu, state
-from pyddpdiag.train.evaluate import evaluate, scores_and_loss, total
+from pyddpdiag.ranks.session import Note
+from pyddpdiag.record.gpu import watch
+from pyddpdiag.train import state
 from pyddpdiag.train.events import EpochDone, Planned, StepDone, TrainResult
-from pyddpdiag.train.probes import NoProbe, Probe, probes
+from pyddpdiag.train.probes import NoProbe, Probe, ddp_arguments, probes, use_cores
 from pyddpdiag.train.rank_session import Session
 from pyddpdiag.train.settings import Device
-from pyddpdiag.train.wrapping import ddp_arguments, use_cores
-from pyddpdiag.workloads.samples import ShardedBatches, share, steps_per_epoch
+from pyddpdiag.workloads.samples import Samples, ShardedBatches, fetched, share, steps_per_epoch
 from pyddpdiag.workloads.workload import Workload
+
+_BATCH = 256
+
+
+def scores_and_loss(
+    module: nn.Module, inputs: Tensor, targets: Tensor, amp: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (m, classes), targets (m,) and the summed loss; every target of a sample counts by itself."""
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=amp):
+        scores = module(inputs)
+    flat, wanted = scores.float().flatten(0, -2), targets.flatten()
+    return flat, wanted, functional.cross_entropy(flat, wanted, reduction="sum")
+
+
+@torch.no_grad()
+def evaluate(
+    module: nn.Module, samples: Samples, place: Place, device: torch.device, *, workers: int, amp: bool
+) -> tuple[float, float]:
+    """Mean loss and accuracy per target over all samples; all ranks must call it."""
+    for buffer in module.buffers():
+        # Each rank has its own batch normalisation statistics until the next step takes those of rank 0.
+        dist.broadcast(buffer, src=0)
+    part = share(len(samples), place.world_size, place.rank)
+    mine = np.arange(part.start, part.stop)
+    batches = [mine[i : i + _BATCH] for i in range(0, len(mine), _BATCH)]
+    loss, correct, count = 0.0, 0, 0
+    module.eval()
+    for inputs, targets in fetched(samples, batches, None, workers):
+        scores, wanted, summed = scores_and_loss(module, inputs.to(device), targets.to(device), amp)
+        loss += summed.item()
+        correct += int((scores.argmax(1) == wanted).sum())
+        count += len(wanted)
+    module.train()
+    totals = total(loss, correct, count)
+    return totals[0] / totals[2], totals[1] / totals[2]
+
+
+def total(*values: float) -> list[float]:
+    """The sums of the values over all ranks, in double precision."""
+    totals: Tensor = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(totals)
+    sums: list[float] = totals.tolist()
+    return sums
+
+
+@contextmanager
+def watched(device: torch.device, tell: Callable[[str], None]) -> Iterator[Callable[[int], GpuUse | None]]:
+    """Watches the device during the block; gives a function that tells a rank's use after it.
+
+    On the CPU nothing is done, and nothing is imported. `tell`: takes a sentence if the use cannot be sampled.
+    """
+    begun = watch(device, tell)
+    try:
+        yield begun.use if begun is not None else lambda rank: None
+    finally:
+        if begun is not None:
+            begun.stop()
+
+
+def gather(mine: GpuUse | None, place: Place) -> tuple[GpuUse, ...]:
+    """The use of all ranks' GPUs, in the order of ranks without those that have none; all ranks must call it."""
+    found: list[GpuUse | None] = [mine]
+    if dist.is_initialized():  # a script may have destroyed the process group
+        found *= place.world_size
+        dist.all_gather_object(found, mine)
+    return tuple(use for use in found if use is not None)
+
 
 _STEP_EVENT_INTERVAL_S = 0.1
 
@@ -83,14 +153,14 @@ def train_rank(session: Session) -> TrainResult:
     settings, place = session.settings, session.place
     threads = use_cores(session)
     device = device_of(settings.device, place)
-    with gpu.watched(device, lambda text: session.tell(Note(text))) as gpu_use:
+    with watched(device, lambda text: session.tell(Note(text))) as gpu_use:
         if settings.script is not None:
             from pyddpdiag.train.script import run_script
 
             result = run_script(session, device)
         else:
             result = _train(session, device, threads)
-    return replace(result, gpus=gpu.gather(gpu_use(place.rank), place))
+    return replace(result, gpus=gather(gpu_use(place.rank), place))
 
 
 def _train(session: Session, device: torch.device, threads: int) -> TrainResult:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from pyddpdiag.cures import processes
+from pyddpdiag.cures.options import option
+from pyddpdiag.errors import UsageError
 from pyddpdiag.paths.averaging import Averaging, HookKind
+from pyddpdiag.ranks.cores import threads_per_rank
+from pyddpdiag.ranks.session import Note
+from pyddpdiag.train.rank_session import Session
 
 if TYPE_CHECKING:
     from pyddpdiag.record.recorder import Recorder
@@ -67,3 +76,34 @@ def probes(
         ddp.register_comm_hook(recorder, timed)
     yield recorder
     recorder.close()
+
+
+def ddp_arguments(session: Session) -> dict[str, Any]:
+    """What DistributedDataParallel gets by the settings.
+
+    Raises:
+        UsageError: this torch lacks an argument.
+    """
+    wanted = session.settings.ddp_arguments
+    known = inspect.signature(DistributedDataParallel).parameters
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"DistributedDataParallel of torch {torch.__version__} has no {name}.",
+                hint=f"leave {option(name)} out.",
+            )
+    return wanted
+
+
+def use_cores(session: Session) -> int:
+    """Gives this rank its threads and cores; how many threads it has. All ranks call it together."""
+    settings, place = session.settings, session.place
+    threads = settings.threads or threads_per_rank(place.local_world_size)
+    torch.set_num_threads(threads)
+    if settings.pin_ranks:
+        group = dist.group.WORLD
+        assert group is not None
+        why = processes.pin(group)
+        if why and place.rank == 0:
+            session.tell(Note(why))
+    return threads

@@ -16,9 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 from pyddpdiag.errors import UsageError
 from pyddpdiag.train.events import EpochDone, TrainResult
 from pyddpdiag.train.inputs import split_script
-from pyddpdiag.train.probes import Probe, probes
+from pyddpdiag.train.probes import Probe, ddp_arguments, probes
 from pyddpdiag.train.rank_session import Session
-from pyddpdiag.train.wrapping import ddp_arguments
 
 T = TypeVar("T")
 _MODULE = "pyddpdiag_user_script"

@@ -2,26 +2,82 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyddpdiag.ranks.events import Event as RankEvent
-from pyddpdiag.ranks.events import JobMessage
+from pyddpdiag.errors import TraceExistsError, TraceFolderError
 from pyddpdiag.ranks.join import join as join_ranks
+from pyddpdiag.ranks.launch import Node
 from pyddpdiag.ranks.launch import launch as launch_ranks
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.session import Event as RankEvent
+from pyddpdiag.ranks.session import JobMessage, Options
 from pyddpdiag.ranks.session import Session as RankSession
-from pyddpdiag.train import traces
 from pyddpdiag.train.events import TrainResult
 from pyddpdiag.train.inputs import check_inputs
 from pyddpdiag.train.settings import TrainSettings
+from pyddpdiag.train.summary import FILE
 
 if TYPE_CHECKING:
     from pyddpdiag.train.rank_session import Session
+
+_TRACE_FILE = re.compile(r"rank_(\d+)\.(ddptrace|json|lines)")
+
+
+def default_folder(parent: Path = Path("runs")) -> Path:
+    """`runs/<local time>`, with a number after it if that is taken."""
+    name = time.strftime("%Y%m%d-%H%M%S")
+    folder, number = parent / name, 2
+    while folder.exists():
+        folder, number = parent / f"{name}-{number}", number + 1
+    return folder
+
+
+def existing(folder: Path) -> dict[int, list[Path]]:
+    """The files of traces in the folder, by rank; empty if there is no such folder."""
+    found: dict[int, list[Path]] = {}
+    if folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            match = _TRACE_FILE.fullmatch(path.name)
+            if match:
+                found.setdefault(int(match.group(1)), []).append(path)
+    return found
+
+
+def prepare(folder: Path, *, force: bool, mine: range) -> None:
+    """Prepares the folder for the ranks in `mine`, so that no trace of another run stays beside theirs.
+
+    `force`: delete the traces of those ranks. `mine`: the ranks that the caller handles.
+
+    Raises:
+        TraceExistsError: there is a trace of those ranks, and `force` is not given.
+        TraceFolderError: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        old = [path for rank, paths in existing(folder).items() if rank in mine for path in paths]
+        if old and not force:
+            raise TraceExistsError(
+                f"A trace is in {folder} already ({old[0].name}).",
+                hint="choose another --trace, or add --force.",
+            )
+        for path in old:
+            path.unlink(missing_ok=True)
+        if 0 in mine:
+            # Of the training that was here before.
+            (folder / FILE).unlink(missing_ok=True)
+    except TraceExistsError:
+        raise
+    except OSError as error:
+        raise TraceFolderError(
+            f"The trace's folder {folder} cannot be used: {error.strerror or error}.",
+            hint="choose another --trace.",
+        ) from error
+
 
 # More than any world has: every rank from some number on.
 _NO_END = 2**31
@@ -38,10 +94,8 @@ def launch(
     """Trains with `nproc` ranks on this machine and returns the first one's result. No process outlives the call.
 
     Args:
-        settings: of the run.
-        nproc: number of ranks.
-        on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.events`), and with what the
-            training tells (`pyddpdiag.train.events`).
+        on_event: called in this thread with every event of every rank (`pyddpdiag.ranks.session`), and with what
+            the training tells (`pyddpdiag.train.events`).
         job: a picklable function to run on each rank instead of `loop.train_rank`.
         machine: this machine's place among several that each launch `nproc` ranks; None: all ranks are here.
 
@@ -120,12 +174,12 @@ def _folder_of_node(settings: TrainSettings, node: Node) -> str | None:
     """Without a name, all ranks use the folder of rank 0's machine, whose ranks send it to the others."""
     if not settings.hook.records or (settings.trace is None and 0 not in node.ranks):
         return None
-    folder = Path(settings.trace) if settings.trace is not None else traces.default_folder()
+    folder = Path(settings.trace) if settings.trace is not None else default_folder()
     # Whatever ranks an earlier run had there: two runs in one folder cannot be distinguished later. Rank 0's
     # machine also handles ranks that this world does not have.
-    traces.prepare(folder, force=settings.force, mine=node.ranks)
+    prepare(folder, force=settings.force, mine=node.ranks)
     if 0 in node.ranks:
-        traces.prepare(folder, force=settings.force, mine=range(node.world_size, _NO_END))
+        prepare(folder, force=settings.force, mine=range(node.world_size, _NO_END))
     return str(folder)
 
 
@@ -134,9 +188,9 @@ def _folder_of_rank(settings: TrainSettings, place: Place) -> str | None:
     if not settings.hook.records:
         return None
     if settings.trace is None:
-        return str(traces.default_folder()) if place.rank == 0 else None
+        return str(default_folder()) if place.rank == 0 else None
     folder = Path(settings.trace)
-    traces.prepare(folder, force=settings.force, mine=range(place.rank, place.rank + 1))
+    prepare(folder, force=settings.force, mine=range(place.rank, place.rank + 1))
     if place.rank == 0:
-        traces.prepare(folder, force=settings.force, mine=range(place.world_size, _NO_END))
+        prepare(folder, force=settings.force, mine=range(place.world_size, _NO_END))
     return str(folder)

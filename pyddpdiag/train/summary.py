@@ -21,9 +21,7 @@ FILE: Final = "training.json"
 def summary(result: TrainResult, low_use: Mapping[int, Finding] | None = None) -> dict[str, Any]:
     """What `pyddpdiag train --json` prints: losses per sample, accuracies in 0..1, times in seconds.
 
-    Args:
-        result: of the run.
-        low_use: why GPUs were used little, by rank; see `pipeline.explain_gpus`.
+    `low_use`: why GPUs were used little, by rank; see `pipeline.explain_gpus`.
     """
     kept = ("world_size", "hook", "trace", "parameters", "buckets", "seconds", "dataset", "batch_size", "lr")
     found = {

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pyddpdiag.workloads.digits import load_digits
 from pyddpdiag.workloads.networks import build, mlp_width
 from pyddpdiag.workloads.text import CONTEXT
+from pyddpdiag.workloads.workload import load_digits
 
 # Except for the digits, whose loss is meaningful, inputs are random: only their shape decides the time.
 _SEED: Final = 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.commands import ran
 
 from pyddpdiag.cli import main
 from pyddpdiag.remote.copy import at_hand
@@ -49,17 +50,8 @@ def script(tmp_path: Path) -> Path:
 
 def command(url: str, script: Path, *words: str) -> list[str]:
     start = [
-        sys.executable,
-        "-m",
-        "pyddpdiag",
-        "run",
-        "--trace",
-        url,
-        "--sync-every",
-        "1",
-        "--nproc",
-        "2",
-        "--",
+        *(sys.executable, "-m", "pyddpdiag", "run", "--trace", url, "--sync-every", "1", "--nproc"),
+        *("2", "--"),
     ]
     return [*start, str(script), *words]
 
@@ -74,14 +66,7 @@ def report(where: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_a_run_and_collect(
     url: str, script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = subprocess.run(
-        command(f"{url}/whole", script),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    ended = ran(*command(f"{url}/whole", script), cwd=tmp_path, timeout_s=150)
     assert ended.returncode == 0 and "brought to" in ended.stderr, ended.stderr
     assert "not brought" not in ended.stderr and "Traceback" not in ended.stderr
     assert not list(tmp_path.glob("**/*.ddptrace"))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.run import open_run
@@ -45,15 +46,7 @@ def driven(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """What a command that runs the driver, in its folder, has printed."""
     pytest.importorskip("ray.train")
     (folder / "driver.py").write_text(DRIVER, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
-    )
+    return python(*command, cwd=folder, timeout_s=240, env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"})
 
 
 def test_one_folder_and_one_verdict(tmp_path: Path) -> None:

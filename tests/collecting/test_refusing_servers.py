@@ -7,7 +7,6 @@ its traces are kept here.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from collecting.conftest import configured, s3_serving
+from support.commands import python, ran
 
 KEY = "are the keys or the password right"
 PLACE = "does the bucket, container or share exist"
@@ -86,10 +86,7 @@ def one_line(text: str) -> str:
 
 
 def test_a_report_says_in_one_message_what_to_look_at(refusal: Refusal) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "pyddpdiag", "report", refusal.url],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    ended = python("-m", "pyddpdiag", "report", refusal.url, timeout_s=120)
     said = one_line(ended.stderr)
     assert ended.returncode == 2 and refusal.report in said, str(ended)
     assert "Traceback" not in said and len(ended.stderr.splitlines()) < 8, ended.stderr
@@ -99,18 +96,10 @@ def test_a_report_says_in_one_message_what_to_look_at(refusal: Refusal) -> None:
 def test_a_training_is_not_begun_or_keeps_its_traces(refusal: Refusal, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
     command = [
-        sys.executable,
-        "-m",
-        "pyddpdiag",
-        "run",
-        "--trace",
-        refusal.url,
-        "--nproc",
-        "2",
-        "--",
+        *(sys.executable, "-m", "pyddpdiag", "run", "--trace", refusal.url, "--nproc", "2", "--"),
         "train.py",
     ]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    ended = ran(*command, cwd=tmp_path, timeout_s=200)
     said = one_line(ended.stderr)
     assert refusal.run in said and "Traceback" not in said, ended.stderr
     assert "secret" not in said and "wrong@" not in said

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from collecting.conftest import configured, s3_serving, serving, sshd
+from support.commands import ran
 from support.contents import contents
 from support.ports import own_port
 from support.trace_writer import write_training
@@ -113,9 +114,7 @@ def test_a_server_that_is_gone_loses_nothing(
     url, process = server
     place = Place(f"{url}/gone", limit_s=10)
     before = content(run)
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
-    ).stdout.split()
+    children = ran("pgrep", "-P", str(process.pid)).stdout.split()
     stopped = [process.pid, *map(int, children)]
     place._limit_s = 1.0
     for pid in stopped:

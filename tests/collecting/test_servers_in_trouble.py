@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from collecting.conftest import samba, serving, sshd
+from support.commands import ran
 from support.ports import own_port
 
 from pyddpdiag.pipeline import load_report
@@ -169,15 +170,10 @@ def test_a_server_whose_disk_is_full(server: Server, tmp_path: Path) -> None:
         assert len(kept) == 2, said()
         room(server.folder, "256m")
         command = [
-            sys.executable,
-            "-m",
-            "pyddpdiag",
-            "collect",
-            str(kept[0].parent),
-            "--into",
+            *(sys.executable, "-m", "pyddpdiag", "collect", str(kept[0].parent), "--into"),
             f"{server.url}/first",
         ]
         env = {**os.environ, "FSSPEC_CONFIG_DIR": str(server.folder.parent / "fsspec")}
-        again = subprocess.run(command, capture_output=True, text=True, env=env, timeout=WAIT_S, check=False)
+        again = ran(*command, env=env, timeout_s=WAIT_S)
         assert again.returncode == 0, again
     assert [rank.rank for rank in load_report(there).ranks] == [0, 1]

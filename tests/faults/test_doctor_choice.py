@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from support.commands import ran
 from support.doctored import doctor, environment, found, variables_after
 from support.links import NAMES, hosts_file, inside, two_hosts
 from support.promised import need
@@ -16,7 +17,7 @@ from support.promised import need
 TIMEOUT_S = 120
 SEES = """
 import json, os, sys, psutil, torch.distributed as dist
-from pyddpdiag.ranks.addresses import gloo_choice
+from pyddpdiag.ranks.interfaces import gloo_choice
 answers = []
 for name in ("", sys.argv[1]):
     os.environ["GLOO_SOCKET_IFNAME"] = name
@@ -39,23 +40,14 @@ def host() -> Iterator[str]:
 
 
 def test_the_address_that_gloo_takes_is_predicted(host: str) -> None:
-    added = subprocess.run(
-        inside(host, "ip", "-6", "addr", "add", "fd00:77::1/64", "dev", NAMES[0], "nodad"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    added = ran(
+        *inside(host, "ip", "-6", "addr", "add", "fd00:77::1/64", "dev", NAMES[0], "nodad"), timeout_s=60
     )
     need("ipv6", f"no IPv6 here: {added.stderr}" if added.returncode else "")
     own = socket.gethostname()
     with hosts_file(host, f"127.0.0.1 localhost\n10.77.0.1 {own}\nfd00:77::1 {own}\n"):
-        done = subprocess.run(
-            inside(host, sys.executable, "-c", SEES, NAMES[0]),
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
+        done = ran(
+            *inside(host, sys.executable, "-c", SEES, NAMES[0]), env=environment(), timeout_s=TIMEOUT_S
         )
     assert done.returncode == 0, done.stderr
     by_name, by_interface = json.loads(done.stdout)

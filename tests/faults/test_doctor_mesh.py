@@ -46,11 +46,7 @@ def mesh(
         started = {}
         for rank in ranks:
             options = (
-                "--rank",
-                rank,
-                "--world-size",
-                worlds[rank],
-                "--rendezvous",
+                *("--rank", rank, "--world-size", worlds[rank], "--rendezvous"),
                 f"tcp://{meet_at}:{PORT}",
             )
             process = subprocess.Popen(

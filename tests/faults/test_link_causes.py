@@ -22,13 +22,8 @@ FIRST, SECOND = NAMES
 MBIT = 150
 TIMEOUT_S = 150
 CAUSES = {
-    "flapping_link",
-    "packet_loss",
-    "high_latency",
-    "slow_link",
-    "wrong_interface",
-    "interface_order",
-    "loopback",
+    *("flapping_link", "packet_loss", "high_latency", "slow_link", "wrong_interface"),
+    *("interface_order", "loopback"),
 }
 
 pytestmark = pytest.mark.usefixtures("links")

@@ -15,7 +15,7 @@ from support.machines import Machines
 from support.promised import need
 
 from pyddpdiag.cli import main
-from pyddpdiag.trace.nodes import read_nodes
+from pyddpdiag.trace.notes import read_nodes
 
 RUN = (sys.executable, "-m", "pyddpdiag", "run", "--trace", "run")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")

@@ -26,11 +26,7 @@ def race(
         command = [sys.executable, "-m", "pyddpdiag", "bench", "interfaces", "--interface", names]
         command += ["--dist-url", "tcp://10.77.0.1:29517", "--world-size", "2", "--rank", str(rank)]
         command += [
-            "--rounds",
-            str(rounds),
-            "--json",
-            "--output",
-            str(folder / "race.json"),
+            *("--rounds", str(rounds), "--json", "--output", str(folder / "race.json")),
             *map(str, options),
         ]
         commands.append(command)

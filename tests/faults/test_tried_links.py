@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.commands import ran
 from support.links import NAMES, on_hosts, two_hosts
 from support.ports import own_port
 from support.trial_job import noted
@@ -86,14 +86,7 @@ def test_buckets_that_go_beside_backward_are_found_over_a_link(tmp_path: Path) -
 def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None:
     job = [str(SUPPORT / "tried_job.py"), "communication", "1000000", "-"]
     with two_hosts((200, 1000)) as hosts:
-        launch = [
-            sys.executable,
-            "-m",
-            "support.both_hosts",
-            str(own_port()),
-            ",".join(hosts),
-            *job,
-        ]
+        launch = [sys.executable, "-m", "support.both_hosts", str(own_port()), ",".join(hosts), *job]
         command = [sys.executable, "-m", "pyddpdiag", "try", "--restart", "--minutes", "6"]
         command += ["--cures", f"interface={FAST}", "--trace", "trial", "--json", "result.json", "--"]
         env = {
@@ -102,9 +95,7 @@ def test_the_faster_of_two_interfaces_is_found_by_starts(tmp_path: Path) -> None
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
-        done = subprocess.run(
-            [*command, *launch], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=480
-        )
+        done = ran(*command, *launch, cwd=tmp_path, env=env, timeout_s=480)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     [fast] = found["cures"]

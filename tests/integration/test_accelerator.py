@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from pyddpdiag.errors import PyddpdiagError
 from pyddpdiag.model.tried import tried_from_json
-from pyddpdiag.paths import pinning
+from pyddpdiag.paths import shared_setup
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.layout import BucketTime, Flag, GradientValue, Kind
 from pyddpdiag.trace.run import open_run
@@ -193,13 +193,13 @@ def test_the_sentinel_sees_a_nan_on_the_device(tmp_path: Path) -> None:
 
 
 def _pinned(rank: int, _: int, folder: str) -> list[bool]:
-    pin, seen = pinning._pin, []
+    pin, seen = shared_setup._pin, []
 
     def watched(address: int, size: int) -> bool:
         seen.append(pin(address, size))
         return seen[-1]
 
-    pinning._pin = watched
+    shared_setup._pin = watched
     _train(rank, "shared", torch.float32, False, folder)
     return seen
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from train_support import descendants, started
 
-from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import read
 from pyddpdiag.ranks.interfaces import loopback
 
 SMALL = ("allreduce", "--size", "4K,64K")

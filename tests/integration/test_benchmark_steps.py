@@ -7,15 +7,15 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import python
 
-from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import read
 
 pytest.importorskip("pytest_benchmark", reason="the benchmarks need pytest-benchmark")
 
@@ -60,15 +60,11 @@ sweep.run_sweep = spied_sweep
 
 
 def run(cwd: Path, *options: str, paths: list[str] | None = None, flags: tuple[str, ...] = ()) -> Any:
-    return subprocess.run(
-        [sys.executable, *flags, "-m", "pytest", "-p", "no:cacheprovider", *options],
+    return python(
+        *(*flags, "-m", "pytest", "-p", "no:cacheprovider", *options),
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths or [path for path in sys.path if path])},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=280,
-        check=False,
+        timeout_s=280,
     )
 
 

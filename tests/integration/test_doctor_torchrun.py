@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.commands import ran
 from support.doctored import environment
 
 LIMIT_S = 240
@@ -20,14 +21,7 @@ if os.environ["RANK"] != "1":
 
 def torchrun(*words: object) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    return subprocess.run(
-        [*launcher, *map(str, words)],
-        env=environment({"OMP_NUM_THREADS": "1"}),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    return ran(*launcher, *map(str, words), env=environment({"OMP_NUM_THREADS": "1"}), timeout_s=LIMIT_S)
 
 
 def test_two_ranks_meet_in_the_agents_store_and_form_a_group() -> None:

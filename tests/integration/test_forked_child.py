@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 from support.hooked import complete
 
 from pyddpdiag.trace.layout import Kind
@@ -104,13 +103,7 @@ WAYS = ("closes", "records", "attaches", "exits", "drops")
 
 def _left(program: str, folder: Path, *arguments: str) -> None:
     """Runs a program of one rank in `folder`."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = python("-c", program, str(folder), *arguments)
     assert (done.returncode, done.stdout) == (0, "parent done\n"), done.stderr
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import ran
 from support.stuck import training, wait_for
 
 from pyddpdiag.live.hang import hang
@@ -100,10 +100,10 @@ def _the_command_line(folder: Path) -> None:
     """Text, JSON and exit code of the command itself."""
     command = [sys.executable, "-m", "pyddpdiag", "hang", str(folder), "--no-stacks"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    text = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    text = ran(*command, timeout_s=60, env=environment)
     assert text.returncode == 1 and text.stderr == ""
     assert "Rank 1 is stuck in its own code" in text.stdout and "never began bucket" in text.stdout
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, env=environment)
+    done = ran(*command, "--json", timeout_s=60, env=environment)
     answer: dict[str, Any] = json.loads(done.stdout)
     assert (done.returncode, answer["exit_code"], answer["status"]) == (1, 1, "found")
     assert answer["findings"][0]["kind"] == "rank_stuck" and answer["ranks"][1]["state"] == "busy"

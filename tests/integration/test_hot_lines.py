@@ -99,10 +99,7 @@ def hot(folder: Path) -> list[Finding]:
 
 @pytest.mark.parametrize(
     ("way", "function", "rank"),
-    [
-        ("moving average", "update_averages", None),
-        ("check in forward of rank 1", "is_sorted", 1),
-    ],
+    [("moving average", "update_averages", None), ("check in forward of rank 1", "is_sorted", 1)],
 )
 def test_the_line_is_named_once(trained: Path, way: str, function: str, rank: int | None) -> None:
     found = hot(trained / way)

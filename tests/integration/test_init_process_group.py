@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support import starting
+from support.commands import python
 from support.doctored import environment
 from support.forked_command import forked
 
@@ -150,13 +151,10 @@ for _ in range(2):
 
 
 def test_a_script_that_records_has_its_error_explained(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FAILS, str(tmp_path / "pg"), str(tmp_path / "run")],
+    done = python(
+        *("-c", FAILS, str(tmp_path / "pg"), str(tmp_path / "run")),
         env=environment({} if WINDOWS else {"GLOO_SOCKET_IFNAME": "lo"}),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
+        timeout_s=LIMIT_S,
     )
     assert done.returncode == 1
     trace, _, words = done.stderr.partition("pyddpdiag: rank 0: ")

@@ -19,7 +19,7 @@ from pyddpdiag.pipeline import load_report
 from pyddpdiag.system import processes
 from pyddpdiag.system.clock import clock_identity, monotonic_ns
 from pyddpdiag.trace.header import Header
-from pyddpdiag.trace.reader_clock import is_own_clock
+from pyddpdiag.trace.now import is_own_clock
 from pyddpdiag.trace.run import open_run
 
 LATE_S = 1.5

@@ -24,14 +24,8 @@ ELSEWHERE = ("plain", "profiler", "dispatch mode", "profiler and dispatch mode")
 # Calls, and the name that Gloo gives to each; every one is made REPEATS times.
 REPEATS = 3
 NAMES = {
-    "gloo:all_reduce",
-    "gloo:broadcast",
-    "gloo:all_gather",
-    "gloo:reduce",
-    "gloo:gather",
-    "gloo:scatter",
-    "gloo:all_to_all",
-    "gloo:barrier",
+    *("gloo:all_reduce", "gloo:broadcast", "gloo:all_gather", "gloo:reduce", "gloo:gather"),
+    *("gloo:scatter", "gloo:all_to_all", "gloo:barrier"),
 }
 
 

@@ -12,12 +12,9 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.errors import RankFailedError, TrainError, UsageError
-from pyddpdiag.ranks.events import Finished, JobMessage, Joined, Note
-from pyddpdiag.ranks.launch import launch
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
+from pyddpdiag.ranks.launch import Node, launch
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
-from pyddpdiag.ranks.session import Session
+from pyddpdiag.ranks.session import Finished, JobMessage, Joined, Note, Options, Session
 
 pytestmark = pytest.mark.usefixtures("forked_launches")
 OPTIONS = Options(timeout_s=100)
@@ -46,13 +43,7 @@ def _nothing(session: Session) -> None:
 
 def test_a_job_gets_the_payload_tells_and_returns_what_it_likes() -> None:
     events: list[object] = []
-    answer = launch(
-        partial(_add_up, 10),
-        OPTIONS,
-        Node(3),
-        prepare=lambda: "for all",
-        on_event=events.append,
-    )
+    answer = launch(partial(_add_up, 10), OPTIONS, Node(3), prepare=lambda: "for all", on_event=events.append)
     assert answer == Answer(10, 60.0, "for all")
     assert sorted(e.rank for e in events if isinstance(e, Joined)) == [0, 1, 2]
     assert sorted(e.what for e in events if isinstance(e, JobMessage)) == [

@@ -160,11 +160,7 @@ def test_machines_without_a_common_folder_gather(tmp_path: Path, script: str) ->
                 "run",
                 *options,
                 *meeting,
-                "--node-rank",
-                str(node),
-                "--",
-                script,
-                "tells",
+                *("--node-rank", str(node), "--", script, "tells"),
             ]
             starts.append(stack.enter_context(started(command, place, **USUAL, TMPDIR=str(tmp_path))))
         ends = [finish(start) for start in starts]

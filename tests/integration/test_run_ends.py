@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support import ended_job
+from support.commands import python
 from train_support import USUAL, ended, finish, records_published, started, wait_for
 
 from pyddpdiag.pipeline import load_report
@@ -95,13 +95,7 @@ print(json.dumps(found))
 @posix
 def test_a_signal_is_noted_and_ends_the_process_as_ever(tmp_path: Path) -> None:
     """Where nothing else handles it; a handler of the script's own sees it alone."""
-    done = subprocess.run(
-        [sys.executable, "-c", SIGNALS, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = python("-c", SIGNALS, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "sent": [-signal.SIGTERM, signal.SIGTERM],

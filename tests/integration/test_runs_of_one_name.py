@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+from support.commands import ran
 from support.models import branches
 from support.ports import own_port
 from support.ranks import run_ranks
@@ -111,8 +111,9 @@ def test_a_restart_goes_on_beside_the_earlier_run(tmp_path: Path, capsys: pytest
     run_ranks(_run, 2, tmp_path, str(folder), False)
     before = sorted(folder.rglob("*"))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
-    done = subprocess.run(
-        [*torchrun, "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{own_port()}", str(JOB), str(folder)],
+    done = ran(
+        *(*torchrun, "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{own_port()}", str(JOB)),
+        str(folder),
         cwd=tmp_path,
         env={
             **os.environ,
@@ -121,10 +122,7 @@ def test_a_restart_goes_on_beside_the_earlier_run(tmp_path: Path, capsys: pytest
             # In a store that outlives the restart, torch's own ranks may find the addresses of the ranks before them.
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         },
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+        timeout_s=180,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted(folder.rglob("*")) == before

@@ -16,7 +16,7 @@ from support.promised import need
 from train_support import descendants, finish, started, wait_for
 
 from pyddpdiag.cli import main
-from pyddpdiag.trace.nodes import read_nodes
+from pyddpdiag.trace.notes import read_nodes
 from pyddpdiag.trace.run import open_run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the lines are for a POSIX shell")

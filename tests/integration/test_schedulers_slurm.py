@@ -13,7 +13,7 @@ from support.promised import need
 from train_support import TIMEOUT_S, environment
 
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.trace.nodes import read_nodes
+from pyddpdiag.trace.notes import read_nodes
 from pyddpdiag.trace.run import open_run
 
 

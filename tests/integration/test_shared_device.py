@@ -105,12 +105,7 @@ def _sums(rank: int, world: int, library: str, pins: bool, hosts: list[int]) -> 
     del buffers, places, ranks
     gc.collect()
     time.sleep(0.5)  # the worker lets go of the last
-    return {
-        "bits": found,
-        "near": near,
-        "blocking": blocking,
-        "pinned": list(late.pinned_and_unpinned()),
-    }
+    return {"bits": found, "near": near, "blocking": blocking, "pinned": list(late.pinned_and_unpinned())}
 
 
 @pytest.mark.parametrize(

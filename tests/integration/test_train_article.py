@@ -14,7 +14,7 @@ from support.forked_command import forked
 from support.images import make_folder
 from train_support import TIMEOUT_S, descendants, environment, records_published, run, summary_of, wait_for
 
-from pyddpdiag.bench.reading import read
+from pyddpdiag.bench.results import read
 from pyddpdiag.errors import CheckpointError, PyddpdiagError, RankFailedError, UsageError
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.train import HookKind, TrainSettings, launch
@@ -199,13 +199,7 @@ def test_a_script_of_the_users_is_run_and_recorded(tmp_path: Path) -> None:
 def test_two_machines_launch_their_own_ranks(tmp_path: Path) -> None:
     url = (tmp_path / "meet").as_uri()
     common = (
-        "--multiprocessing-distributed",
-        "--nproc",
-        1,
-        "--dist-url",
-        url,
-        "--world-size",
-        2,
+        *("--multiprocessing-distributed", "--nproc", 1, "--dist-url", url, "--world-size", 2),
         "--scale-lr",
     )
     short = ("--epochs", 1, "--batch-size", 128, "--trace", tmp_path / "t", "--json", "--timeout", 100)

@@ -24,7 +24,7 @@ from train_support import (
 )
 
 from pyddpdiag.errors import RankFailedError
-from pyddpdiag.ranks.events import Joined
+from pyddpdiag.ranks.session import Joined
 from pyddpdiag.train import HookKind, TrainSettings, launch
 
 pytestmark = pytest.mark.usefixtures("forked_launches")

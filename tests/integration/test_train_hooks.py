@@ -16,7 +16,7 @@ from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.ranks.interfaces import loopback
 from pyddpdiag.record.gpu import Watch
 from pyddpdiag.trace.sidecar import read_sidecar
-from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, gpu, launch
+from pyddpdiag.train import Averaging, HookKind, TrainResult, TrainSettings, launch, loop
 from pyddpdiag.train.loop import train_rank
 from pyddpdiag.train.rank_session import Session
 
@@ -125,7 +125,7 @@ def _with_a_gpu_to_watch(session: Session) -> TrainResult:
     def watch(device, tell):
         return Watch(Nvml(*gpus), "b", tell, 0.01) if session.place.rank == 1 else None
 
-    gpu.watch = watch
+    loop.watch = watch
     return train_rank(session)
 
 

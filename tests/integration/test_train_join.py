@@ -61,13 +61,8 @@ def test_two_ranks_meet_by_tcp_in_rank_0s_trace_folder_and_the_report_is_printed
 def torchrun(*options: object) -> list[str]:
     return [
         *(
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--nproc-per-node",
-            "2",
-            "--master-addr",
-            "127.0.0.1",
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+            *("--master-addr", "127.0.0.1"),
         ),
         *("--master-port", str(own_port()), "-m", "pyddpdiag", "train", *map(str, options)),
     ]

@@ -11,7 +11,7 @@ import pytest
 from train_support import FOREIGN, records_published, run, summary_of
 
 from pyddpdiag.cli import main
-from pyddpdiag.ranks.events import Joined
+from pyddpdiag.ranks.session import Joined
 from pyddpdiag.trace.notes import read_loss
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.events import EpochDone, Planned

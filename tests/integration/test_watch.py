@@ -17,14 +17,8 @@ from support.stuck import training
 @pytest.mark.skipif(sys.platform == "win32", reason="a console of its own is needed to send Ctrl-C there")
 def test_it_waits_for_the_run_and_follows_it(tmp_path: Path) -> None:
     command = [
-        sys.executable,
-        "-m",
-        "pyddpdiag",
-        "watch",
-        str(tmp_path / "run"),
-        "--json",
-        "--interval",
-        "0.5",
+        *(sys.executable, "-m", "pyddpdiag", "watch", str(tmp_path / "run"), "--json"),
+        *("--interval", "0.5"),
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(

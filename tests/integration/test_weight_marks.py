@@ -10,7 +10,7 @@ from support.ranks import run_ranks
 from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
-from pyddpdiag.analyse.weights import rank_weights
+from pyddpdiag.analyse.fingerprints import rank_weights
 from pyddpdiag.trace.reader import read_trace
 
 EVERY, PASSES = 3, 120

@@ -29,12 +29,7 @@ TIMEOUT_S = 240
 START_S = 240
 # Variables of another launcher, or of the user's shell, that would change what a test asks for.
 FOREIGN = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     "GLOO_SOCKET_IFNAME",
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import time
 from multiprocessing.process import BaseProcess
@@ -13,6 +12,7 @@ import torch.distributed as dist
 
 import pyddpdiag
 from pyddpdiag.trace.reader import read_trace
+from support.commands import ran
 from support.forks import context
 
 
@@ -83,7 +83,7 @@ def run_again(folder: Path, *, overwrite: bool) -> None:
     """Another run into the last folder: nothing that the killed one left is in its way, and nothing stays."""
     last = max((path for path in folder.iterdir() if path.is_dir()), key=lambda path: int(path.name))
     command = [sys.executable, "-c", AGAIN, str(folder), str(last), str(overwrite)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = ran(*command)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in last.iterdir()) == ["rank_0.ddptrace", "rank_0.json"]
     assert read_trace(last / "rank_0.ddptrace").header.closed

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import types
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils import cpp_extension
+
+from support.commands import ran
 
 SOURCES = Path(__file__).parents[1] / "device"
 NAME = "late"
@@ -45,7 +46,7 @@ def build(folder: Path) -> Path:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ran(*command)
     assert done.returncode == 0, done.stderr
 
 

@@ -12,21 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyddpdiag.doctor import launcher_facts
+from pyddpdiag.doctor import check
 from pyddpdiag.doctor.check import Check, Outcome, Situation
 from pyddpdiag.messages.shells import Shell
 from pyddpdiag.ranks.rendezvous import Target
+from support.commands import ran
 
 TIMEOUT_S = 60
 #: What a rank of another job would leave in the environment of the tests.
 RANK_VARIABLES = (
     *(
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE",
-        "MASTER_ADDR",
-        "MASTER_PORT",
+        *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
         "GLOO_SOCKET_IFNAME",
     ),
     *("GLOO_DEVICE_TRANSPORT", "TORCH_GLOO_LAZY_INIT", "USE_LIBUV", "OMP_NUM_THREADS"),
@@ -47,7 +43,7 @@ def situation(
 ) -> Situation:
     """What the checks look at: these variables, this place to meet, and the options of the command."""
     batch_size = options.pop("batch_size", None)
-    place = launcher_facts.read(environ or {}, **options)
+    place = check.read(environ or {}, **options)
     return Situation(environ or {}, place, target, "", Shell.POSIX, batch_size=batch_size)
 
 
@@ -68,14 +64,12 @@ def doctor(
     said: str | None = None,
 ) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON of one run. `prefix`: before the command, such as `ip netns exec`."""
-    done = subprocess.run(
-        [*prefix, *command("--json", *arguments)],
+    done = ran(
+        *prefix,
+        *command("--json", *arguments),
         env=environment(variables),
         input=said or "",
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+        timeout_s=TIMEOUT_S,
     )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -90,15 +84,7 @@ def _in_a_shell(
     lines: Sequence[str], variables: Mapping[str, str], folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs lines in a POSIX shell that has these variables and no others."""
-    return subprocess.run(
-        ["/bin/sh", "-c", "\n".join(lines)],
-        env=dict(variables),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    return ran("/bin/sh", "-c", "\n".join(lines), env=dict(variables), cwd=folder, timeout_s=TIMEOUT_S)
 
 
 def variables_after(lines: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:

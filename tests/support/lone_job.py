@@ -77,13 +77,6 @@ def _average_past_it(net: nn.Module, key: str, rank: int) -> None:
 
 ALONE = ("alone", "loss averaged")
 TOGETHER = (
-    "own all-reduces",
-    "own transport",
-    "averaged weights 7",
-    "averaged weights 32",
-    "sharded",
-    "replicate",
-    "stages",
-    "prepared",
-    "one learner",
+    *("own all-reduces", "own transport", "averaged weights 7", "averaged weights 32", "sharded"),
+    *("replicate", "stages", "prepared", "one learner"),
 )

@@ -98,13 +98,7 @@ def lost_machine(
         if rank != GONE:
             now = cut + ahead
             writer.bucket(
-                2 * usual["steps"],
-                now,
-                now,
-                0,
-                state=IN_FLIGHT,
-                reference=bucket_id(0),
-                step=usual["steps"],
+                2 * usual["steps"], now, now, 0, state=IN_FLIGHT, reference=bucket_id(0), step=usual["steps"]
             )
             if end is not None:
                 writer.sidecar["end"] = {"at_ns": lives_until + ahead, **end}

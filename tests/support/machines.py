@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from support import links
+from support.commands import ran
 
 # $0: its name. $1: its disk. $2: the folder of all disks. $3: its working folder.
 _BOOT: Final = (
@@ -86,23 +87,10 @@ def why_not() -> str:
     why = links.why_not()
     if why:
         return why
-    tried = subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "--uts",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "--time",
-            "--monotonic",
-            "1",
-            "true",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
+    tried = ran(
+        *("unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--time"),
+        *("--monotonic", "1", "true"),
+        timeout_s=30,
     )
     return f"this kernel or container refuses: {tried.stderr.strip()}" if tried.returncode else ""
 

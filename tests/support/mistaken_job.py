@@ -264,18 +264,9 @@ def _moved(
 
 
 OTHER_WAYS = (
-    "sharpness",
-    "sharpness of each rank",
-    "averaged weights",
-    "averaged weights past it",
-    "alternating",
-    "gradients of inference",
-    "deep network",
-    "dead network",
-    "parts of a batch",
-    "parts of a graph of one batch",
-    "the fixed batch of a benchmark",
-    "weights and no batch",
+    *("sharpness", "sharpness of each rank", "averaged weights", "averaged weights past it"),
+    *("alternating", "gradients of inference", "deep network", "dead network", "parts of a batch"),
+    *("parts of a graph of one batch", "the fixed batch of a benchmark", "weights and no batch"),
 )
 
 MISTAKES = {

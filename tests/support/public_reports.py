@@ -244,9 +244,7 @@ REPORTS: tuple[Report, ...] = (
     Report(
         "hkust-nlp/simpleRL-reason#17",
         "Ray: a rank lost another one that the system killed",
-        {
-            "job.log": prefixed("(Worker pid=31) ", raised(f"RuntimeError: {VICTIM}", MINE)) + RAYLET,
-        },
+        {"job.log": prefixed("(Worker pid=31) ", raised(f"RuntimeError: {VICTIM}", MINE)) + RAYLET},
         "rank_killed",
     ),
     Report(

@@ -261,10 +261,7 @@ def _optimizers(net: Net, number: int) -> list[torch.optim.Optimizer]:
     every = list(net.parameters())
     if number == 1:
         return [torch.optim.SGD(every, lr=0.05, momentum=0.9, weight_decay=0.01)]
-    return [
-        torch.optim.SGD(every[:3], lr=0.05, momentum=0.9),
-        torch.optim.AdamW(every[3:], lr=0.01),
-    ]
+    return [torch.optim.SGD(every[:3], lr=0.05, momentum=0.9), torch.optim.AdamW(every[3:], lr=0.01)]
 
 
 def digest(tensors: Sequence[torch.Tensor | None]) -> str:

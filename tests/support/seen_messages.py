@@ -101,12 +101,7 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         {},
         "Killed 3 zombies in level 2",
     ),
-    (
-        "rank_killed",
-        "trainer-1 exited with code 137",
-        {},
-        "trainer-1 exited with code 0",
-    ),
+    ("rank_killed", "trainer-1 exited with code 137", {}, "trainer-1 exited with code 0"),
     (
         "rank_aborted",
         "terminate called after throwing an instance of 'c10::Error'\n  what():  device lost",
@@ -323,12 +318,7 @@ SEEN_WITH_LOOKALIKES: list[tuple[str, str, dict[str, str], str]] = [
         {"missing": "0"},
         "retrieving labels from [0] via the cache",
     ),
-    (
-        "launcher_broken",
-        "failed to create process.",
-        {},
-        "created process 7 for rank 1",
-    ),
+    ("launcher_broken", "failed to create process.", {}, "created process 7 for rank 1"),
     (
         "host_unnamed",
         "RuntimeError: GlooDeviceFactory::makeUVDevice(): interface or hostname can't be empty",

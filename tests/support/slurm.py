@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from support.commands import ran
 from support.ports import own_port
 
 _START_S: Final = 120.0
@@ -124,15 +125,7 @@ def submitted(script: Path, variables: Mapping[str, str], timeout_s: float) -> t
     env = {**os.environ, **variables}
 
     def asked(*command: str) -> str:
-        done = subprocess.run(
-            command,
-            cwd=script.parent,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-        )
+        done = ran(*command, cwd=script.parent, env=env, timeout_s=timeout_s)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -174,13 +167,10 @@ def _daemon(folder: Path, name: str, arguments: Sequence[str], **variables: str)
 
 
 def _idle(variables: dict[str, str]) -> int:
-    shown = subprocess.run(
-        ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"],
+    shown = ran(
+        *("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"),
         env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_START_S,
+        timeout_s=_START_S,
     )
     return len(shown.stdout.split())
 

@@ -55,13 +55,7 @@ def training(
     processes = []
     for rank in range(world_size):
         arguments = (
-            rank,
-            world_size,
-            str(folder / "meeting"),
-            str(run),
-            how,
-            victim,
-            watchdog_s,
+            *(rank, world_size, str(folder / "meeting"), str(run), how, victim, watchdog_s),
             dict(os.environ),
         )
         process = context().Process(target=_train, args=arguments, daemon=True)

@@ -223,10 +223,7 @@ class RankWriter:
             module=word("mss") & 0xFFFFFFFF,
             index=(word("backoff") & 0xFFFF) | (word("timeouts") & 0xFFFF) << 16,
             times=(
-                at,
-                word("bytes_sent"),
-                word("bytes_acked"),
-                word("bytes_received"),
+                *(at, word("bytes_sent"), word("bytes_acked"), word("bytes_received")),
                 word("busy_us"),
                 halves("segments", "retransmitted"),
                 halves("dsack_dups", "out_of_order"),

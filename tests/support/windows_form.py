@@ -39,17 +39,8 @@ OURS = ("pyddpdiag", "test_", "support.")
 WITH_PATHS = {
     **dict.fromkeys(
         (
-            "stat",
-            "lstat",
-            "open",
-            "listdir",
-            "scandir",
-            "mkdir",
-            "makedirs",
-            "rmdir",
-            "unlink",
-            "remove",
-            "readlink",
+            *("stat", "lstat", "open", "listdir", "scandir", "mkdir", "makedirs", "rmdir"),
+            *("unlink", "remove", "readlink"),
         ),
         1,
     ),

@@ -20,13 +20,13 @@ from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.shown import page as compare_page
 from pyddpdiag.bench.compare.shown import print_comparison
 from pyddpdiag.bench.entries_table import print_entries
-from pyddpdiag.bench.reading import parse
+from pyddpdiag.bench.results import parse
 from pyddpdiag.cli import main
 from pyddpdiag.output import as_html, clean, clean_lines, say
 from pyddpdiag.report.page import Notice, Paragraph
 from pyddpdiag.report.page import page as whole_page
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 # Sets the window's title, then colours, a direction mark, half a surrogate pair, a bell and a carriage return.
 EVIL = "a\x1b]0;owned\x07\x1b[31m\u202eb\ud800\x9b\r<script>c"
@@ -83,12 +83,8 @@ def test_errors_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     "arguments",
     [
-        [EVIL],
-        ["report", f"--{EVIL}"],
-        ["report", "x", "--step", EVIL],
-        ["report", "x", "y", EVIL],
-        ["bench", EVIL],
-        ["bench", "steps", f"--{EVIL}"],
+        *[[EVIL], ["report", f"--{EVIL}"], ["report", "x", "--step", EVIL]],
+        *[["report", "x", "y", EVIL], ["bench", EVIL], ["bench", "steps", f"--{EVIL}"]],
     ],
     ids=repr,
 )
@@ -145,7 +141,7 @@ def test_page_of_evil_parts() -> None:
 
 
 def test_progress_of_a_training() -> None:
-    from pyddpdiag.ranks.events import Note
+    from pyddpdiag.ranks.session import Note
     from pyddpdiag.train.display import Display
 
     target = io.StringIO()
@@ -193,7 +189,7 @@ def test_comparison_as_text_and_page() -> None:
 
 
 def test_comparison_as_a_chart() -> None:
-    from pyddpdiag.bench.compare.charts import charts
+    from pyddpdiag.bench.compare.shown import charts
     from pyddpdiag.report.charts.svg import svg
 
     comparison = compare([parse(evil_results(), f"{EVIL}{n}.json") for n in range(2)])

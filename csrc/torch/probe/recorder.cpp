@@ -91,7 +91,12 @@ std::shared_ptr<Group> Recorder::group(const c10::intrusive_ptr<c10d::ProcessGro
     const std::lock_guard lock(mutex_);
     const auto known =
         std::ranges::find_if(groups_, [&](const auto& group) { return group->handle.lock() == handle; });
-    return known != groups_.end() ? *known : groups_.emplace_back(std::make_shared<Group>(handle));
+    if (known != groups_.end()) {
+        return *known;
+    }
+    auto added = groups_.emplace_back(std::make_shared<Group>(handle));
+    group_count_.store(groups_.size(), std::memory_order_relaxed);
+    return added;
 }
 
 void Recorder::set_default_group(const c10::intrusive_ptr<c10d::ProcessGroup>& handle) {
@@ -240,7 +245,7 @@ void Recorder::step_begin() {
     steps_begun_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Recorder::step_end() {
+std::size_t Recorder::step_end() {
     {
         const std::lock_guard lock(step_mutex_);
         step_operation_.stamp(step_time::end, platform::monotonic_ns());
@@ -248,6 +253,7 @@ void Recorder::step_end() {
         step_operation_ = {};
     }
     check_trace();
+    return group_count_.load(std::memory_order_relaxed);
 }
 
 void Recorder::step_withdrawn() {

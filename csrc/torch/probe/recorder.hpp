@@ -88,7 +88,8 @@ public:
     void step_begin();
     // Both, by times that have passed: of a loop that only showed afterwards that this was a step.
     void step_begun(std::int64_t wait_begin_ns, std::int64_t begin_ns);
-    void step_end();
+    // Returns how many groups are known.
+    std::size_t step_end();
     // What began was no step: the next one gets its number. On the thread that began it.
     void step_withdrawn();
     void wait_abandoned();
@@ -152,6 +153,7 @@ private:
     mutable std::mutex mutex_;
     std::shared_ptr<Group> default_group_;
     std::vector<std::shared_ptr<Group>> groups_;
+    std::atomic<std::size_t> group_count_{0};  // of these; for whoever has no time for the mutex
     std::vector<std::shared_ptr<ModuleState>> modules_;
     std::vector<std::shared_ptr<const BucketLayout>> layouts_;
     struct CachedLayout {

@@ -15,8 +15,6 @@ def callers(sidecar: Sidecar, name: str, groups: Collection[str] = ()) -> list[C
     """The callers of an operation as its records name it (`gloo:broadcast`) on a rank, the most frequent one first.
 
     Args:
-        sidecar: the rank's.
-        name: of the operation.
         groups: names of the process groups that are meant; empty: all.
     """
     found = [

@@ -161,8 +161,6 @@ def heaviest(
     """The operation that took most time in some steps, on the rank on which it took least; None: there is none.
 
     Args:
-        parts: of the ranks.
-        steps: by number.
         rooted: what those from a root cost each step, which counts instead.
     """
     found: dict[bytes, list[tuple[float, int, int]]] = {}
@@ -203,11 +201,7 @@ def collective_stats(
     """All other collectives of a run, or of one step; those that took most time first.
 
     Args:
-        run: the ranks.
-        parts: what each recorded.
-        names: of process groups.
         waits: the median wait for the last rank in ms, by rank, name and group; 0: there is only one.
-        step: this one only.
     """
     several = len(names.groups) > 1
     found = []

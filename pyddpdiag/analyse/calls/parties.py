@@ -10,7 +10,7 @@ import numpy as np
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, SEVERAL
 from pyddpdiag.analyse.calls.collectives import MEETING, RankCollectives, whole_rows
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.progress import Progress
+from pyddpdiag.analyse.standstill import Progress
 from pyddpdiag.trace.clock import ClockOffset
 from pyddpdiag.trace.merge import Membership
 from pyddpdiag.trace.rows import Int64
@@ -70,11 +70,7 @@ def parties(
     """The ranks of each process group that is known by its collectives; all ranks where there is a single group.
 
     Args:
-        run: whose sidecars tell the groups.
-        parts: of each rank.
         memberships: the groups that reduced buckets.
-        reached: how far each rank has come.
-        clocks: of the ranks.
     """
     groups = run.groups()
     # A collective before the first bucket names no group, and there is no other that it could be of.

@@ -32,11 +32,7 @@ class DifferentReductions:
 
 
 def different_reductions(sidecars: Mapping[int, Sidecar]) -> tuple[DifferentReductions, ...]:
-    """What differs between the ranks' calls, by group and operation.
-
-    Args:
-        sidecars: of the ranks.
-    """
+    """What differs between the ranks' calls, by group and operation."""
     by_call: dict[tuple[str, str], dict[int, Reductions]] = {}
     for rank, sidecar in sidecars.items():
         for one in sidecar.training.reductions:

@@ -7,8 +7,7 @@ from math import inf
 
 from pyddpdiag.analyse.bounds import EVERYWHERE
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.links.link_faults import Culprit, lost, named
-from pyddpdiag.analyse.links.noise import MBIT, won
+from pyddpdiag.analyse.links.link_faults import MBIT, Culprit, lost, named, won
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import wall_clock
 from pyddpdiag.model.findings import Finding

@@ -111,7 +111,7 @@ def _most_ms_per_byte(view: RunView) -> float | None:
         return None
     # In a ring each rank sends 2 (n - 1) / n of a bucket's bytes.
     most = max(busy) / 1e6 * 2 * (ranks - 1) / ranks
-    return min(most, LOOPBACK_MS_PER_BYTE) if all(link.loopback for link in view.links) else most
+    return min(most, LOOPBACK_MS_PER_BYTE) if view.on_loopback else most
 
 
 def _last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
@@ -144,19 +144,14 @@ def _last(view: RunView, buckets: Sequence[BucketStats]) -> Iterator[Finding]:
     what = f"parameter '{found.parameters[0]}' alone" if alone else count(len(found.parameters), "parameter")
     if giant is not None and len(found.parameters) > 1:
         what = f"parameter '{giant.name}' alone is {size(giant.bytes)} of {size(found.bytes)}"
-    if single:
-        said = f"all gradients are in one bucket of {size(found.bytes)}: " + (
-            f"{what}, and DDP does not split a parameter, so no bucket_cap_mb lets it leave before backward ends"
-            if alone
-            else "nothing is sent before backward ends"
-        )
-        gain = "" if alone else f"; {split.buckets} buckets would save up to {milliseconds(saved)}"
-        said += f", and {view.exposure.of_step} are exposed{gain}."
-    else:
-        said = (
-            f"the last bucket is the largest: {size(found.bytes)} of {size(amount)} ({what}) can only be sent when "
-            f"backward ends, and take {milliseconds(wire)} of the {milliseconds(exposed)} that are exposed per step."
-        )
+    which = f"all gradients are in one bucket: {size(found.bytes)}"
+    if not single:
+        which = f"the last bucket is the largest: {size(found.bytes)} of {size(amount)}"
+    gain = f"{split.buckets} buckets would save up to {milliseconds(saved)}"
+    said = (
+        f"{which} ({what}) can only be sent when backward ends and take {milliseconds(wire)}, and "
+        f"{view.exposure.of_step} are exposed; {'DDP does not split a parameter' if alone else gain}."
+    )
     yield Finding(
         kind="single_bucket" if single else "large_last_bucket",
         severity="warning",
@@ -251,8 +246,7 @@ def _for_giant(view: RunView, bucket: BucketStats, giant: Parameter | None) -> s
     """What helps where no cap does. `giant`: None where nothing is known of the parameter but that it is alone."""
     sparse = view.advice.sparse() if giant is not None and giant.table else ""
     ways, line = [sparse or "use it later in forward"], ""
-    here = bool(view.links) and all(link.loopback for link in view.links)
-    if here and not bucket.shared_memory and view.advice.fits("--shared-memory"):
+    if view.on_loopback and not bucket.shared_memory and view.advice.fits("--shared-memory"):
         ways.append(f"average in shared memory: {view.advice.share_memory()}".rstrip(","))
         line = view.advice.line("--shared-memory", "auto")
     if bucket.dtype not in HALF and view.advice.fits("--compress"):

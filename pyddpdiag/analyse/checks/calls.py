@@ -12,10 +12,10 @@ from pyddpdiag.analyse.bounds import (
     SMALL_CALL,
     TWICE,
     confidence,
-    matters,
+    severity,
 )
 from pyddpdiag.analyse.calls.callers import in_each_step, leave_it, package_of, places
-from pyddpdiag.analyse.calls.recurring import Recurring, met
+from pyddpdiag.analyse.calls.costs import Recurring, met
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.filing import COLLECTIVE
 from pyddpdiag.analyse.grouped import sure_median
@@ -24,7 +24,7 @@ from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.callers import Caller
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import count, milliseconds, percent, size
+from pyddpdiag.model.words import at, count, milliseconds, percent, size
 
 _BROADCAST: Final = "gloo:broadcast"
 _LOGGED: Final = tuple(
@@ -60,13 +60,13 @@ def _by_hand(view: RunView) -> Iterator[Finding]:
     all_reduces = view.calls_in_steps.find("gloo:all_reduce", beside=False) if view.judged.can_judge else ()
     found = max(all_reduces, key=lambda one: one.bytes, default=None)
     cost = found.typical_ms * min(1.0, again.bytes / max(found.bytes, 1)) if found is not None else None
-    at = f" at {again.where}" if again.where else ""
     sums = " Unless the script divides the sums, they are too large." if again.op == "SUM" else ""
     yield Finding(
         kind="averaged_twice",
         severity="warning",
-        message=f"the script reduces the gradients of all parameters{at}, {count(again.calls, 'all-reduce')} of "
-        f"{size(again.bytes)} a step, and DistributedDataParallel has averaged them in backward already"
+        message=f"the script reduces the gradients of all parameters{at(again.where)}, "
+        f"{count(again.calls, 'all-reduce')} of {size(again.bytes)} a step, and DistributedDataParallel has averaged "
+        "them in backward already"
         f"{'' if cost is None else f': {_of_step(view, cost)}'}. Seen in {again.times} of {count(again.looks, 'step')} "
         f"that were looked at.{sums}",
         confidence="high",
@@ -101,7 +101,7 @@ def _buffers(view: RunView) -> Iterator[Finding]:
         cost, buffers = found.typical_ms, _layers(view, "buffers")
         yield Finding(
             kind="buffer_broadcast",
-            severity="warning" if matters(sure_median(found.known_ms), step_ms) else "note",
+            severity=severity(sure_median(found.known_ms), step_ms),
             message=f"{count(buffers, 'buffer')} of {size(sent)} in all are sent to every rank before each forward "
             f"pass, {_times(found.calls)} a step: {_of_step(view, cost)}{met(found, step_ms)}.",
             confidence=confidence(len(found.known_ms)),
@@ -154,7 +154,6 @@ def _of(view: RunView, found: Recurring, mine: Sequence[Caller], called: Sequenc
     amount = sum(one.bytes for one in mine) if len(mine) < len(called) else found.bytes
     barrier, package = found.name == "gloo:barrier", package_of(mine)
     what = package or ("the script" if barrier else "the script, for a value to log as a rule,")
-    at = f" at {places(mine)}" if mine else ""
     saved = 0.0 if package else cost * (EVERY - 1) / EVERY
     advice = (
         f"If only a log needs these values, add them up on each rank (total += loss.detach()) and reduce them every "
@@ -163,9 +162,9 @@ def _of(view: RunView, found: Recurring, mine: Sequence[Caller], called: Sequenc
     )
     return Finding(
         kind="collective_per_step",
-        severity="warning" if matters(part * sure_median(found.known_ms), step_ms) else "note",
+        severity=severity(part * sure_median(found.known_ms), step_ms),
         message=f"{what} calls {found.name}{'' if barrier or not amount else f' of {size(amount)}'} in every step, "
-        f"outside the passes{at} ({_times(calls)} a step): {_of_step(view, cost)}{met(found, step_ms)}.",
+        f"outside the passes{at(places(mine))} ({_times(calls)} a step): {_of_step(view, cost)}{met(found, step_ms)}.",
         confidence="medium"
         if barrier or package or (amount <= METRICS and "reduce" in found.name)
         else "low",
@@ -201,7 +200,7 @@ def _others(view: RunView) -> Iterator[Finding]:
     if not steps.can_judge or not len(view.occurrences) or calls is None:
         return
     share, sure_ms = share_of_median(least, steps.wall_ms), sure_median(least)
-    if sure_ms < LEAST_MS or not matters(sure_ms, steps.wall_ms):
+    if sure_ms < LEAST_MS or severity(sure_ms, steps.wall_ms) == "note":
         return
     cost = median(least)
     # The looks know only the script's lines, and that a package's loop runs below one of them.

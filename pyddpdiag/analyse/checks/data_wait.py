@@ -24,8 +24,8 @@ from pyddpdiag.analyse.filing import DATA
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wall_clock import times_of
-from pyddpdiag.analyse.windows import Stretches
+from pyddpdiag.analyse.wall_clock import of_part
+from pyddpdiag.analyse.windows import Stretches, all_of
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import milliseconds, percent
 
@@ -44,13 +44,14 @@ def _look(view: RunView) -> Iterator[Finding]:
             return
     if not (span or held_up.is_typical):
         return
-    there = held_up.within(span) if span else held_up
+    part = span or all_of(len(steps.step))
+    there = held_up.within(part)
     lost_ms = float(np.nansum(there.least))
-    since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
+    since, until = part.between(steps.step)
     found = Finding(
         kind="data_wait",
         severity="warning",
-        message=f"The ranks wait for data{' ' + span.words(steps.step) if span else ''}: "
+        message=f"The ranks wait for data{part.words(steps.step)}: "
         f"{milliseconds(there.typical_ms)} of {milliseconds(there.median_step_ms)} per step "
         f"({percent(there.typical.value)}) pass before the loader delivers a batch.",
         confidence="medium" if span else held_up.confidence,
@@ -63,15 +64,12 @@ def _look(view: RunView) -> Iterator[Finding]:
             "step_ms": there.median_step_ms,
             "share": there.typical.value,
             "until_step": until,
-            **(span.evidence(held_up.least, "data_wait") if span else {}),
-            **times_of(view, steps.ranks[0], since if span else None, until),
+            **of_part(view, part, steps.step, held_up.least, "data_wait"),
         },
         change_mind="The steps contain a pause on purpose (evaluation, checkpoints) before the next batch.",
         advice=f"Give the loader more workers ({view.advice.workers('...')}), prefetching, or a larger batch.",
     )
-    yield with_line(
-        found, view.lines.most_of(steps.step[span.rows] if span else steps.step, DATA), "the wait"
-    )
+    yield with_line(found, view.lines.most_of(steps.step[part.rows], DATA), "the wait")
 
 
 def _part_of_the_run(held_up: Exposure) -> Stretches | None:

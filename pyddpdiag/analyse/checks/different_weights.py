@@ -10,12 +10,11 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import ROUNDING, STANDS_MS, TWICE
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.fingerprints import Compared
 from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.training import optimizer_settings, stepped
+from pyddpdiag.analyse.settings import odd_ones, optimizer_settings, stepped
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weights import Compared
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import count, listed, ranks, verb
 
 _BEFORE: Final = (
@@ -64,7 +63,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         + f"){blame}{why}{meanwhile}. DDP averages gradients only, so they do not "
         "become equal again.",
         confidence="low" if rounding else "certain" if until is None else "medium",
-        rank=odd[0] if len(odd) == 1 else None,
+        rank=culprit(odd),
         parameter=names[0],
         since_step=int(compared.step[first]),
         until_step=until,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyddpdiag.analyse.bounds import MOST
+from pyddpdiag.analyse.chance import period
 from pyddpdiag.analyse.check import Check, with_line
-from pyddpdiag.analyse.checks.collector_pauses import ADVICE
 from pyddpdiag.analyse.checks.late_rank import OTHER_THREADS
+from pyddpdiag.analyse.checks.pause import LESS_GARBAGE
 from pyddpdiag.analyse.episodes import Episodes, episodes
-from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.step_matrix import median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Confidence, Finding
@@ -67,7 +67,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "other_threads_ms": beside or None,
         },
         change_mind=change_mind,
-        advice=ADVICE
+        advice=LESS_GARBAGE
         if collector
         else OTHER_THREADS
         if beside >= MOST * typical

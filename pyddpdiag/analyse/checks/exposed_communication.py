@@ -13,7 +13,8 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.hiding import saved_by_hiding
 from pyddpdiag.analyse.links.other_traffic import single_flow
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wall_clock import times_of
+from pyddpdiag.analyse.wall_clock import of_part
+from pyddpdiag.analyse.windows import all_of
 from pyddpdiag.analyse.wire_fit import can_halve, half_gain_ms, lasting_buckets, shared_gain_ms
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.rows import BucketStats
@@ -47,28 +48,19 @@ def _look(view: RunView) -> Iterator[Finding]:
     buckets = view.buckets
     lasting = lasting_buckets(buckets)
     blamed = max(lasting, key=_exposed_cost, default=None)
-    parts = {
+    totals = {
         name: sum((getattr(b.times, f"{name}_ms").median or 0.0) * b.judged for b in buckets)
         for name in _ADVICE
     }
-    part = max(parts, key=lambda name: parts[name])
-    there = exposure.within(span) if span else exposure
-    typical, step_ms, share = there.typical_ms, there.median_step_ms, there.typical.value
+    longest = max(totals, key=lambda name: totals[name])
+    part = span or all_of(len(steps.step))
+    there, (since, until) = exposure.within(part), part.between(steps.step)
     cost_s = float(np.nansum(there.least)) / 1e3
-    since, until = span.between(steps.step) if span else (int(steps.step[0]), None)
-    if span or exposure.is_typical:
-        message = (
-            f"Communication is {percent(share)} exposed{' ' + span.words(steps.step) if span else ''}: "
-            f"{milliseconds(typical)} of {milliseconds(step_ms)} per step are spent waiting for buckets after "
-            "backward ended."
-        )
-    else:
-        message = (
-            f"Communication is {percent(exposure.sums.value)} exposed over all steps: a typical one waits "
-            f"{milliseconds(typical)} for buckets after backward ended, the average is "
-            f"{milliseconds(exposure.mean_ms)}."
-        )
-    halves = part != "arrival" and view.advice.fits("--compress")
+    message = (
+        f"Communication is {percent(there.share)} exposed{part.words(steps.step)}: {there.of_step} are spent waiting "
+        "for buckets after backward ended."
+    )
+    halves = longest != "arrival" and view.advice.fits("--compress")
     half = half_gain_ms(exposure.cost_ms, lasting, view.links) if halves else None
     rate = view.link_faults.mbit_per_s
     if rate is not None:
@@ -91,26 +83,25 @@ def _look(view: RunView) -> Iterator[Finding]:
         cost_ms=1e3 * cost_s / exposure.typical.steps if span else exposure.cost_ms,
         cost_s=cost_s,
         evidence={
-            "exposed_ms": typical,
-            "step_ms": step_ms,
-            "share": share,
+            "exposed_ms": there.typical_ms,
+            "step_ms": there.median_step_ms,
+            "share": there.typical.value,
             "share_at_least": exposure.typical.at_least,
             "share_at_most": exposure.typical.at_most,
             "share_of_time": exposure.sums.value,
             "until_step": until,
-            "largest_part": part,
+            "largest_part": longest,
             "mbit_per_s": rate,
             "half_saves_ms": half,
             "other_traffic_bytes": other.other if other else None,
-            **(span.evidence(exposure.least, "exposed") if span else {}),
-            **times_of(view, steps.ranks[0], since if span else None, until),
-            **{f"{name}_total_ms": value for name, value in parts.items()},
+            **of_part(view, part, steps.step, exposure.least, "exposed"),
+            **{f"{name}_total_ms": value for name, value in totals.items()},
         },
         change_mind="The other bytes passed before the first step or after the last: they are counted over all of the "
         "recording."
         if other
         else "The processor is shared with other work, so that all-reduces get less of it than in a real run.",
-        advice=other.advice if other else _advice(view, lasting, part, half),
+        advice=other.advice if other else _advice(view, lasting, longest, half),
     )
 
 
@@ -145,14 +136,11 @@ def _exposed_cost(bucket: BucketStats) -> float:
 def _loopback(view: RunView) -> Iterator[Finding]:
     """All ranks are on one machine, and their processors copy the gradients through its loopback interface."""
     exposed, links = view.exposure, view.links
-    if not exposed.is_found:
+    lasting, ranks = lasting_buckets(view.buckets), len({link.rank for link in links})
+    if not exposed.is_found or not view.on_loopback or ranks < 2:
         return
-    if not links or not all(link.loopback for link in links) or len({link.rank for link in links}) < 2:
-        return
-    lasting = lasting_buckets(view.buckets)
     if lasting and all(bucket.shared_memory for bucket in lasting):
         return  # what the links carried was no gradients
-    ranks = len({link.rank for link in links})
     can_share = view.advice.fits("--shared-memory")
     saved = shared_gain_ms(exposed.cost_ms, view.buckets) if can_share else None
     shared, line = "", ""

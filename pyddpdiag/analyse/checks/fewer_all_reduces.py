@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.skipped import Skipped
+from pyddpdiag.analyse.pairing import Skipped
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.raised import Raised
 from pyddpdiag.model.rows import Gap
-from pyddpdiag.model.words import count, listed
+from pyddpdiag.model.words import at, count, listed
 from pyddpdiag.output import clean
 
 _ADVICE = (
@@ -47,7 +47,8 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
     )
     known = skipped.get(worst.rank)
     uneven = None if known else out_of_batches(view.sidecars, [worst.rank])
-    since = known.step if known else _step_after(view, worst.rank) if uneven else None
+    last = next(one.last_step for one in view.ranks if one.rank == worst.rank)
+    since = known.step if known else last + 1 if uneven and last is not None else None
     raised = _raised(view, known) if known else None
     where = f": {_said(known)}{_by(raised)}. Since then it is out of step with them, and" if known else "."
     if uneven:
@@ -77,21 +78,14 @@ def _fewer(view: RunView, behind: list[Gap], skipped: Mapping[int, Skipped]) -> 
 
 def _raised(view: RunView, skipped: Skipped) -> Raised | None:
     """What its forward pass raised in that step."""
-    training = view.sidecars[skipped.rank].training if skipped.rank in view.sidecars else None
-    return next((one for one in training.raised if one.step == skipped.step), None) if training else None
+    raised = view.sidecars[skipped.rank].training.raised
+    return next((one for one in raised if one.step == skipped.step), None)
 
 
 def _by(raised: Raised | None) -> str:
     if raised is None:
         return ""
-    at = f" at {clean(raised.where)}" if raised.where else ""
-    return f", as its forward pass raised {clean(raised.error)}{at}, which the script caught"
-
-
-def _step_after(view: RunView, rank: int) -> int | None:
-    """The first step that a rank did not make."""
-    last = next(one.last_step for one in view.ranks if one.rank == rank)
-    return None if last is None else last + 1
+    return f", as its forward pass raised {clean(raised.error)}{at(clean(raised.where))}, which the script caught"
 
 
 def _crossed(skipped: tuple[Skipped, ...]) -> Finding:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyddpdiag.analyse.bounds import WORTH_A_WORD, matters
+from pyddpdiag.analyse.bounds import WORTH_A_WORD, severity
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.account import START_UP
 from pyddpdiag.model.findings import Finding
-from pyddpdiag.model.words import count, times
+from pyddpdiag.model.words import at, count, times
 
 
 def _look(view: RunView) -> Iterator[Finding]:
@@ -20,15 +20,14 @@ def _look(view: RunView) -> Iterator[Finding]:
         return
     longest, steps = found[0], view.judged.steps
     took_s, saved_s = sum(one.took_s for one in found), sum(one.saved_s for one in found)
-    at = f" at {longest.where}" if longest.where else ""
     samples = (
         "the same samples" if longest.samples is None else f"the same {count(longest.samples, 'sample')}"
     )
     more = "" if len(found) == 1 else f", and {count(len(found) - 1, 'more loader')} likewise"
     yield Finding(
         kind="full_evaluation",
-        severity="warning" if matters(saved_s, run_s) else "note",
-        message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at}, {samples} "
+        severity=severity(saved_s, run_s),
+        message=f"for {took_s:.1f} of {run_s:.1f} s every rank evaluates all of the data{at(longest.where)}, {samples} "
         f"({longest.sampler}), {times(longest.passes)}{more}: each of {len(longest.ranks)} ranks could take a part.",
         confidence="high",
         where=longest.where or None,

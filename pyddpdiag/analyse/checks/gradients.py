@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.fingerprints import WatchedBuckets
+from pyddpdiag.analyse.settings import odd_ones
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.watched import WatchedBuckets
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import count, ranks, verb
 
 
@@ -119,7 +119,7 @@ def _different_sums(view: RunView) -> Iterator[Finding]:
         message=f"after {count(len(different), 'all-reduce')} the ranks held different gradients, first in step "
         f"{step} (bucket {bucket}){blame}. Their models drift apart.",
         confidence="certain",
-        rank=odd[0] if len(odd) == 1 else None,
+        rank=culprit(odd),
         bucket=bucket,
         since_step=step,
         evidence={"all_reduces": len(different), "compared": len(sums), "step": step, "sequence": key[1]},

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import confidence, matters
+from pyddpdiag.analyse.bounds import confidence, severity
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.core_waits import saved_ms
 from pyddpdiag.analyse.hot_lines import HotLine, Part
@@ -40,8 +40,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         everyone = len(found.ranks) == len(steps.ranks)
         yield Finding(
             kind="hot_line",
-            severity="warning"
-            if matters(surely_ms, step_ms) and surely_ms > _usual_ms(view, found, surely_ms)
+            severity=severity(surely_ms, step_ms)
+            if surely_ms > _usual_ms(view, found, surely_ms)
             else "note",
             message=f"{percent(found.share.share)} of each step{_when(found)} goes by {_place(found)} on "
             f"{those(found.ranks, len(steps.ranks))}; {_beyond(found)}.",

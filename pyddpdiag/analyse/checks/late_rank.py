@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.batches import SAME_SIZES, larger_batches
-from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MOST, SEVERAL, matters
+from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MOST, SEVERAL, severity
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.checks.settings import only_on
 from pyddpdiag.analyse.extra_time import computing, stretch
@@ -101,7 +101,7 @@ def _finding(late: LateRank, message: str, change_mind: str) -> Finding:
     return Finding(
         kind="late_rank",
         # What was over after a part of the run, and cost little of it, may come and go on any machine.
-        severity="warning" if late.until_step is None or matters(late.cost_ms, late.step_ms) else "note",
+        severity="warning" if late.until_step is None else severity(late.cost_ms, late.step_ms),
         message=message,
         confidence=late.confidence,
         rank=late.rank,
@@ -255,7 +255,7 @@ def _what(view: RunView, late: LateRank) -> str:
             f"the last one in {percent(late.often)} of {count(late.steps, 'step')}; the others wait for cores or for "
             "it."
         )
-    when = f" {late.span.words(view.lateness.step)}" if late.span else ""
+    when = late.span.words(view.lateness.step) if late.span else ""
     than = "the others" if late.than is None else f"rank {late.than}"
     return (
         f"rank {late.rank} is late{when}: it needs {milliseconds(late.extra_ms)} more than {than} for its own part "

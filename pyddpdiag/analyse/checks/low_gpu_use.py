@@ -38,8 +38,6 @@ def judge(
     """One finding for each GPU of low use: the largest part of its rank's median step.
 
     Args:
-        gpus: the samples of the GPUs.
-        ranks: the ranks' statistics from the traces; empty if there are none.
         late: the ranks that are late for another reason than computing.
         line_of: the line at which a rank is while its step mostly does this; None: not known.
     """

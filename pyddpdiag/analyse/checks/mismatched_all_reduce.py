@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pyddpdiag.analyse.batches import out_of_batches
+from pyddpdiag.analyse.calls.different import UnequalCalls
 from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
-from pyddpdiag.analyse.calls.unequal import UnequalCalls
 from pyddpdiag.analyse.check import Check
-from pyddpdiag.analyse.majority import odd_ones
+from pyddpdiag.analyse.settings import odd_ones
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.model.ending import End
-from pyddpdiag.model.findings import Confidence, Finding
+from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.rows import Mismatch
 from pyddpdiag.model.words import count, listed, ranks, verb
 from pyddpdiag.output import clean
@@ -101,7 +101,7 @@ def _finding(
         severity="error",
         message=message + (f"; {'' if called else 'by then '}{first}" if said else "") + ".",
         confidence=confidence,
-        rank=named[0] if len(named) == 1 else None,
+        rank=culprit(named),
         since_step=step,
         where=known[0] if len(known) == 1 else None,
         evidence={**evidence, "step": step, "lines": said or None},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.checks.rank_lost import lost_ranks
@@ -12,26 +13,25 @@ from pyddpdiag.analyse.view import RunView
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.kinds import KINDS
-from pyddpdiag.model.rows import OperationError
-from pyddpdiag.model.words import count, ranks, verb
+from pyddpdiag.model.words import at, count, ranks, verb
 from pyddpdiag.output import clean
 
 
 def _look(view: RunView) -> Iterator[Finding]:
-    if not view.errors.first or view.interruption is not None:
+    failure = view.first_failure
+    if failure is None or view.interruption is not None:
         return
-    first, failure, total = view.errors.first[0], view.first_failure, view.errors.total
+    first, total = view.errors.first[0], view.errors.total
     end = view.endings[first.rank].end
     line = end.where if end is not None and end.error else view.endings[first.rank].where
-    at = f" at {line}" if line else ""
     # Where a rank's records are not here, it may be the cause.
     whole = view.run.is_whole
     lost = tuple(rank.rank for rank in lost_ranks(view)) if whole else ()
-    absent = failure.missing if failure is not None and whole and not lost else ()
-    late = _in_own_code(view, first, failure, absent) if failure is not None and not lost else None
-    stood = not lost and failure is not None and transfer_stood(view, failure)
+    absent = failure.missing if whole and not lost else ()
+    late = None if lost else _in_own_code(view, failure, absent)
+    stood = not lost and transfer_stood(view, failure)
     named, evidence = lost or absent, {}
     if late is not None:
         named, own_ms, line = late
@@ -56,14 +56,14 @@ def _look(view: RunView) -> Iterator[Finding]:
             cause = KINDS["operation_failed"].unless_led
         said = (
             f"{count(total, 'operation')} failed{cause}; the earliest on rank {first.rank} in step {first.step} "
-            f"({first.kind} {first.what}{at}){f': {first.text}' if first.text else ''}"
+            f"({first.kind} {first.what}{at(line)}){f': {first.text}' if first.text else ''}"
         )
     yield Finding(
         kind="operation_failed",
         severity="error",
         message=said,
         confidence="high" if named or stood else "certain",
-        rank=named[0] if len(named) == 1 else None,
+        rank=culprit(named),
         bucket=first.what if first.kind == "bucket" else None,
         since_step=first.step,
         where=line or None,
@@ -81,11 +81,11 @@ def _look(view: RunView) -> Iterator[Finding]:
 
 
 def _in_own_code(
-    view: RunView, first: OperationError, failure: FirstFailure, absent: Sequence[int]
+    view: RunView, failure: FirstFailure, absent: Sequence[int]
 ) -> tuple[tuple[int, ...], float, str] | None:
     """The ranks that were in their own code for longer than the others' timeout, for how long, and the line."""
-    at_ms, late = first.at_ms, failure.too_late
-    if at_ms is None or explain(first.text).role is not Role.WAITED:
+    at_ms, late = failure.at_ms, failure.too_late
+    if at_ms == inf or explain(failure.error.text).role is not Role.WAITED:
         return None
     waits = {one.rank for one in view.in_flight.first if not one.abandoned}
     # They lived, and waited in nothing, when the others' wait for them timed out.
@@ -134,7 +134,7 @@ def _in_flight(view: RunView) -> Iterator[Finding]:
         message=f"{count(view.in_flight.total, 'operation')} had begun and not ended on {ranks(waiting)}; the "
         f"longest, {longest.kind} {longest.what} of step {longest.step}{longest.lasted}.",
         confidence="certain",
-        rank=waiting[0] if len(waiting) == 1 else None,
+        rank=culprit(waiting),
         bucket=longest.what if longest.kind == "bucket" else None,
         since_step=longest.step,
         evidence={"operations": view.in_flight.total, "open_ms": longest.open_ms},

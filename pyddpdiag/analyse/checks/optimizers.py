@@ -9,11 +9,11 @@ import numpy as np
 
 from pyddpdiag.analyse.bounds import LEAST_STEPS, MATTERS_SHARE
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.fingerprints import Compared
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.weights import Compared
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Stepped
-from pyddpdiag.model.words import count, percent, times
+from pyddpdiag.model.words import at, count, percent, times
 
 _WRAPPED: Final = (
     "Make the optimizer from the parameters of the wrapped module, after the last change of the model: "
@@ -164,14 +164,14 @@ def _of_module(
     one = max(own or stepped, key=lambda each: each.steps)
     known = view.names.modules.get(module)
     name = f"'{known.name}'" if known is not None else f"module {module}"
-    at = f" at {one.where[0]}" if one.where else ""
     zero = _gradients_of_zero(view, module)
     why, advice = _why_unchanged(one, own, zero)
     return Finding(
         kind="weights_unchanged",
         severity="error",
         message=f"the weights of {name} do not change: all of {count(parameters, 'parameter')} that were compared were "
-        f"the same in step {first} and in step {last}, though {one.optimizer} stepped {times(one.steps)}{at}{why}.",
+        f"the same in step {first} and in step {last}, though {one.optimizer} stepped {times(one.steps)}"
+        f"{at(one.line)}{why}.",
         confidence="high",
         since_step=first,
         where=one.line,

@@ -1,8 +1,10 @@
-"""Training pauses: for a phase that the program names, or on all ranks at once and at regular intervals."""
+"""Training pauses: for a phase that the program names, for Python's garbage collector, or on all ranks at once and at
+regular intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,20 +14,23 @@ from pyddpdiag.analyse.bounds import (
     CHANCE,
     HEALTHY_SHARE,
     LARGE_SHARE,
+    LEAST_STEPS,
     MOST,
     NEARLY_ALL,
     SEVERAL,
+    confidence,
     event_ms,
+    least_ms,
 )
+from pyddpdiag.analyse.chance import chance, chance_alike, period
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.extra_time import share, stretch
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.rhythm import chance, chance_alike, period
+from pyddpdiag.analyse.lines import Where, where_of
 from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import words
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.words import milliseconds, percent, ranks
 from pyddpdiag.output import clean
 
@@ -83,11 +88,6 @@ def _phase(view: RunView, name: str, spent: Float64, rows: Int64, total: float) 
 def _rhythm(step: Int64, paused: Float64, hit: Bool) -> float | None:
     """The number of steps between the pauses that are `hit`; None: chance makes such a rhythm with a probability of
     more than `CHANCE`.
-
-    Args:
-        step: the number of each step.
-        paused: how long it paused.
-        hit: whether that is a pause.
     """
     # Steps that reduce, not step numbers: accumulation makes those of chance equally far apart, too.
     regular = chance(np.flatnonzero(hit))
@@ -205,9 +205,6 @@ def _line(view: RunView, rows: Int64, hit: Bool, itself: Float64, own: Float64) 
     """At which line all ranks are for longer in these steps than others take them.
 
     Args:
-        view: of the run.
-        rows: of the steps.
-        hit: which of them.
         itself: by how much all ranks need longer in each.
         own: what each rank needed without its waits for a core. With more to compute come more of these.
     """
@@ -222,4 +219,60 @@ def _line(view: RunView, rows: Int64, hit: Bool, itself: Float64, own: Float64) 
     return view.lines.more_in(at, rest, times=longer) if where is not None and not where.cure else where
 
 
-CHECK = Check(("pause",), _look, per_group=True, rests_on="own times")
+LESS_GARBAGE: Final = (
+    "Call gc.freeze() before the loop. If pauses remain, gc.disable(), and gc.collect() at a time when all ranks do "
+    "that."
+)
+
+COLLECTED: Final = "pyddpdiag.record.collector.CollectorWatch._note"
+
+
+def _collector(view: RunView) -> Iterator[Finding]:
+    steps = view.judged
+    known = ~(np.isnan(view.usage.collector) | np.isnan(steps.wall)).any(axis=1)
+    if not steps.can_judge or np.count_nonzero(known) < LEAST_STEPS:
+        return
+    # The mean, and not the median: most steps have no long pause, and one in many a very long one.
+    each = view.usage.collector[known].mean(axis=0)
+    wall = float(steps.wall[known].mean())
+    threshold = least_ms(wall)
+    caught = [rank for rank, ms in zip(steps.ranks, each.tolist(), strict=True) if ms > threshold]
+    if not caught or not wall > 0.0:
+        return
+    worst = float(each.max())
+    found = Finding(
+        kind="collector_pauses",
+        severity="warning",
+        message=f"Python's garbage collector takes {percent(worst / wall)} of the time on {ranks(caught)}: "
+        f"{milliseconds(worst)} of a step of {milliseconds(wall)} on average.",
+        confidence=confidence(steps.steps),
+        rank=culprit(caught),
+        cost_ms=worst,
+        evidence={"collector_ms": worst, "step_ms": wall, "ranks": len(caught), "steps": steps.steps},
+        change_mind="The step takes as long after gc.disable().",
+        advice=LESS_GARBAGE,
+    )
+    where = _collects_at(view, caught)
+    if where is not None:
+        found = with_line(found, where, "that")
+        found = replace(
+            found,
+            advice=f"{LESS_GARBAGE} If {where.line} calls gc.collect(): leave it out, or call it once in many steps.",
+        )
+    yield found
+
+
+def _collects_at(view: RunView, caught: Sequence[int]) -> Where | None:
+    """The line at which it mostly collects. It lets nobody look meanwhile: looks see the recorder note its end."""
+    pairs = []
+    for lines in (view.lines.by_rank[rank] for rank in caught if rank in view.lines.by_rank):
+        there = np.array([stack.call == COLLECTED for stack in lines.stacks], np.bool_)
+        pairs.append((lines, there[lines.stack] & (lines.step >= 0)))
+    found = where_of(pairs)
+    return None if found is None or found.share < NEARLY_ALL else replace(found, call="")
+
+
+CHECKS = tuple(
+    Check((kind,), look, per_group=True, rests_on="own times")
+    for kind, look in (("pause", _look), ("collector_pauses", _collector))
+)

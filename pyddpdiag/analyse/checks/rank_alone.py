@@ -9,11 +9,11 @@ import numpy as np
 
 from pyddpdiag.analyse.alone import Alone
 from pyddpdiag.analyse.bounds import MOST
+from pyddpdiag.analyse.chance import period
 from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.episodes import episodes
 from pyddpdiag.analyse.life import TAIL
 from pyddpdiag.analyse.lines import Where
-from pyddpdiag.analyse.rhythm import period
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.words import percent, times
@@ -86,7 +86,7 @@ def _where(view: RunView, found: Alone) -> Where | None:
 
 def _set_up_line(view: RunView, found: Alone) -> str:
     """The line at which the rank mostly was before its first pass; empty: not known, or not it."""
-    if found.rank not in view.sidecars or not found.from_start or len(found.at) > 1:
+    if not found.from_start or len(found.at) > 1:
         return ""
     most, best = MOST * 1e9 * found.lost_s, ""
     for name in ("before_group_line", "set_up_line", "after_module_line"):

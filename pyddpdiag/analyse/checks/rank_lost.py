@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 
 from pyddpdiag.analyse.bounds import ALIVE_MS
@@ -15,7 +16,7 @@ from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.messages.source import without_source
 from pyddpdiag.model.ending import End
-from pyddpdiag.model.findings import Finding
+from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.rows import RankStats
 from pyddpdiag.model.words import count, ranks, verb
 
@@ -36,16 +37,13 @@ def lost_ranks(view: RunView) -> list[RankStats]:
     """Ranks that ended for a reason of their own, or without closing their traces and without an error.
 
     A rank that a launcher ended because another one had failed is none of them, nor one that was seen alive after the
-    first failure. A process that is gone and came to no end that it could note was killed. Traces before format 1.2
-    have no such note: a script may legitimately end without closing its recorder, so there must be evidence that it
-    ended early: the others wait for it, failed or closed, or it had an operation in flight. Where the processes cannot
+    first failure. A process that is gone and came to no end that it could note was killed. Where the processes cannot
     be seen, these are the ranks that neither closed, nor ended normally, nor report an error, if some other rank
     did one of these. Only where no rank was killed, those count that an exception ended.
     """
     if view.interruption is not None:
         return []
-    own = _of_own(view)
-    if own:
+    if own := _of_own(view):
         return own
     blamed = {error.rank for error in view.errors.first}
     silent = [
@@ -53,16 +51,14 @@ def lost_ranks(view: RunView) -> list[RankStats]:
         for rank in view.ranks
         if not rank.closed and rank.rank not in blamed and not _only_followed(view, rank)
     ]
-    dead = [rank for rank in silent if rank.process == "dead"]
     missing = {rank for awaited in view.awaited for rank in awaited.missing}
     # The ranks that others wait for ended first; the others followed.
-    first = [rank for rank in silent if rank.rank in missing and (rank in dead or rank.ended)]
+    first = [rank for rank in silent if rank.rank in missing and (rank.process == "dead" or rank.ended)]
+    if not first and len(silent) == len(view.ranks):
+        # Nothing waits any more: what ended without them failed, and the others ended of that.
+        never_began = {rank for one in view.unmatched for rank in one.missing}
+        first = [rank for rank in silent if rank.process in ("dead", "unknown") and rank.rank in never_began]
     if first:
-        return first
-    # Nothing waits any more: what ended without them failed, and the others ended of that.
-    never_began = {rank for one in view.unmatched for rank in one.missing}
-    first = [rank for rank in silent if rank.process in ("dead", "unknown") and rank.rank in never_began]
-    if first and len(silent) == len(view.ranks):
         return first
     # A rank that waits in what another never began did all right, whatever ended it then.
     waits = {rank for awaited in view.awaited if awaited.missing for rank in awaited.waiting} - missing
@@ -75,29 +71,30 @@ def lost_ranks(view: RunView) -> list[RankStats]:
         if (whom := {*awaited.missing, *absent.intersection(awaited.unsure)}) and not alive & whom
         for rank in awaited.waiting
     } - missing
-    telling = {header.rank for header in view.headers if header.minor >= NOTES_END}
     unnoted = [rank for rank in silent if rank.ended is None]
     others = len(unnoted) < len(view.ranks)
+    # Before that format a script that ends without closing its recorder leaves nothing else.
+    noted = others or view.headers[0].minor >= NOTES_END
     killed = [
         rank
         for rank in unnoted
-        if (rank in dead and rank.rank not in in_vain and (rank.rank in telling or others or rank.in_flight))
-        or (rank.process == "unknown" and others and rank.rank not in waits)
+        if rank.process == "dead" and rank.rank not in in_vain and (noted or rank.in_flight)
     ]
+    if others:
+        killed += [rank for rank in unnoted if rank.process == "unknown" and rank.rank not in waits]
     return killed or [rank for rank in silent if rank.ended == "exception" and rank.rank not in waits]
 
 
 def _of_own(view: RunView) -> list[RankStats]:
     """The ranks that ended first for a reason that is noted; none if another one was killed well before them."""
     first = first_of_own(view.endings)
-    found = [rank for rank in view.ranks if rank.rank in first]
-    at_ms = min((end for rank in first if (end := view.endings[rank].at_ms) is not None), default=None)
+    at_ms = min((view.endings[rank].at_ms for rank in first), default=inf)
     for rank in view.ranks:
         seen = view.endings[rank.rank]
         killed = rank.process == "dead" and not rank.closed and rank.ended is None and seen.end is None
-        if killed and at_ms is not None and seen.alive_ms is not None and seen.alive_ms + ALIVE_MS < at_ms:
+        if killed and -inf < seen.alive_ms < at_ms - ALIVE_MS < inf:
             return []
-    return found
+    return [rank for rank in view.ranks if rank.rank in first]
 
 
 def _only_followed(view: RunView, rank: RankStats) -> bool:
@@ -106,27 +103,25 @@ def _only_followed(view: RunView, rank: RankStats) -> bool:
     if seen.why == "interrupted":
         return True
     moments = [error.at_ms for error in view.errors.first if error.at_ms is not None]
-    moments += [one.at_ms for one in view.endings.values() if one.why == "followed" and one.at_ms is not None]
+    moments += [one.at_ms for one in view.endings.values() if one.why == "followed"]
     unsure = max((clock.uncertainty_ns or 0) / 1e6 for clock in view.clocks)
-    return bool(moments) and rank.ended is None and seen.outlived(min(moments) + unsure)
+    return rank.ended is None and seen.outlived(min(moments, default=inf) + unsure)
 
 
 def _look(view: RunView) -> Iterator[Finding]:
     lost = lost_ranks(view)
     if not lost:
         return
-    end = view.endings[lost[0].rank].end if view.endings[lost[0].rank].why == "own" else None
-    dead = all(rank.process == "dead" or rank.ended for rank in lost)
-    shell = shell_on(view.sidecars[lost[0].rank].platform)
+    seen = view.endings[lost[0].rank]
+    end = seen.end if seen.why == "own" else None
     codes = {view.exit_codes.get(rank.rank) for rank in lost}
-    frozen_s = _frozen_s(view, lost) if end is None and codes == {None} else 0.0
-    failed = len({error.rank for error in view.errors.first} - {rank.rank for rank in lost})
-    waiting = sorted(
-        {rank for awaited in view.awaited for rank in awaited.waiting} - {rank.rank for rank in lost}
-    )
+    code = codes.pop() if len(codes) == 1 else None
+    frozen_s = _frozen_s(view, lost) if end is None and code is None else 0.0
+    named = [rank.rank for rank in lost]
+    failed = len({error.rank for error in view.errors.first}.difference(named))
+    waiting = sorted({rank for awaited in view.awaited for rank in awaited.waiting}.difference(named))
     last = max((rank.last_step for rank in lost if rank.last_step is not None), default=None)
     where = f" (last seen in step {last})" if last is not None else ""
-    named = [rank.rank for rank in lost]
     if _all_at_one_place(view, lost):
         yield Finding(
             kind="rank_lost",
@@ -140,29 +135,32 @@ def _look(view: RunView) -> Iterator[Finding]:
             "traces: call recorder.close() before.",
         )
         return
-    sure = (
-        end is not None or failed or (dead and waiting) or lost[0].ended == "exception" or None not in codes
-    )
-    line = (end.where if end is not None and end.where else view.endings[named[0]].where) or None
+    noted = end or End()
+    dead = all(rank.process == "dead" or rank.ended for rank in lost)
+    sure = end is not None or failed or (dead and waiting) or lost[0].ended == "exception" or code is not None
     yield Finding(
         kind="rank_lost",
         severity="error",
-        message=f"{ranks(named)} {_how(lost, end, codes, frozen_s)}{where}{_after(view, lost, failed, waiting)}.",
+        message=f"{ranks(named)} {_how(lost, end, code, frozen_s)}{where}{_after(view, lost, failed, waiting)}.",
         confidence="high" if sure else "medium",
-        rank=named[0] if len(named) == 1 else None,
-        where=line if len(named) == 1 else None,
+        rank=culprit(named),
+        where=noted.where or seen.where or None if len(named) == 1 else None,
         since_step=last,
         evidence={
             "last_step": last,
             "others_failed": failed,
             "others_waiting": len(waiting),
             "ended": lost[0].ended,
-            "error": (end.error or end.signal) if end is not None else None,
-            "line": end.where if end is not None and end.where else None,
-            "exit_code": next(iter(codes)) if len(codes) == 1 else None,
+            "error": noted.error or noted.signal or None,
+            "line": noted.where or None,
+            "exit_code": code,
         },
-        change_mind=_change_mind(end, dead=dead or None not in codes),
-        advice=_SUSPENDED if frozen_s else _advice(lost, end, codes, shell),
+        change_mind="Another rank, whose trace is not here, failed before it."
+        if end is not None
+        else "Its script ends by os._exit() and without recorder.close().",
+        advice=_SUSPENDED
+        if frozen_s
+        else _advice(lost, end, code, shell_on(view.sidecars[named[0]].platform)),
     )
 
 
@@ -183,7 +181,6 @@ def _all_at_one_place(view: RunView, lost: Sequence[RankStats]) -> bool:
 
 def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Sequence[int]) -> str:
     """What became of the others."""
-    one = len(lost) == 1
     numbers = {rank.rank for rank in lost}
     if failed:
         return f"; {count(failed, 'other rank')} then failed"
@@ -192,20 +189,16 @@ def _after(view: RunView, lost: Sequence[RankStats], failed: int, waiting: Seque
             return f"; {ranks(waiting)} waited in an operation to {verb(waiting, 'its', 'their')} end"
         return f"; {ranks(waiting)} still {verb(waiting, 'waits', 'wait')} in an operation"
     if failures := [each for each in view.unmatched if numbers == set(each.missing)]:
-        never = "it" if one else "they"
+        never = verb(tuple(numbers), "it", "they")
         return f"; {failures[0].what}, which {never} never began, failed on {ranks(failures[0].ended)}"
     if any(view.endings[rank.rank].why == "own" for rank in lost):
-        signals = {
-            each.end.signal for each in view.endings.values() if each.why == "interrupted" and each.end
-        }
-        return f"; the others were then ended by {min(signals)}" if signals - {""} else ""
+        ends = (one.end for one in view.endings.values() if one.why == "interrupted")
+        signal = min((end.signal for end in ends if end is not None), default="")
+        return f"; the others were then ended by {signal}" if signal else ""
     if len(lost) == len(view.ranks):
-        any_in_flight = any(rank.in_flight for rank in lost)
-        return "; operations were in flight" if any_in_flight else "; no rank came to its end"
-    if any(rank.closed for rank in view.ranks):
-        return "; the others closed theirs"
-    ended = all(rank.ended or rank in lost for rank in view.ranks)
-    return f"; the others {'ended normally' if ended else 'went on'}"
+        return "; no rank came to its end"
+    ended = all(rank.closed or rank.ended for rank in view.ranks if rank.rank not in numbers)
+    return f"; the others {'came to their end' if ended else 'went on'}"
 
 
 def _frozen_s(view: RunView, lost: Sequence[RankStats]) -> float:
@@ -213,15 +206,14 @@ def _frozen_s(view: RunView, lost: Sequence[RankStats]) -> float:
 
     The system closes a process's connections when it ends, and the others fail at once. Theirs stayed open.
     """
-    first = view.errors.first[0] if view.errors.first else None
-    alive = [view.endings[rank.rank].alive_ms for rank in lost if not rank.ended]
-    if first is None or first.at_ms is None or explain(first.text).role is not Role.WAITED:
+    failed = view.first_failure
+    if failed is None or explain(failed.error.text).role is not Role.WAITED:
         return 0.0
-    last = max((each for each in alive if each is not None), default=first.at_ms)
-    return (first.at_ms - last) / 1e3 if first.at_ms - last > ALIVE_MS and None not in alive else 0.0
+    silent_ms = [failed.at_ms - view.endings[rank.rank].alive_ms for rank in lost if not rank.ended]
+    return min(silent_ms) / 1e3 if silent_ms and min(silent_ms) > ALIVE_MS and max(silent_ms) < inf else 0.0
 
 
-def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None], frozen_s: float) -> str:
+def _how(lost: Sequence[RankStats], end: End | None, code: int | None, frozen_s: float) -> str:
     """What became of these ranks."""
     if frozen_s:
         return f"gave no sign of life for {frozen_s:.0f} s before the others' timeout"
@@ -232,7 +224,7 @@ def _how(lost: Sequence[RankStats], end: End | None, codes: Collection[int | Non
         return "ended by an uncaught exception"
     if ends == {"orderly"}:
         return "ended normally but too early, without closing the trace"
-    if len(codes) == 1 and (code := next(iter(codes))) is not None:
+    if code is not None:
         return f"{ended(code)}, as its launcher saw"
     if all(rank.process == "dead" for rank in lost):
         return "ended: the process is gone and did not close the trace"
@@ -245,27 +237,17 @@ def _reason(end: End) -> str:
     text = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     if end.error == "SystemExit":
         return f"ended by sys.exit({text})"
-    name = end.error or end.signal
     at = f"{',' if text else ''} at {end.where}" if end.where else ""
-    return f"ended by {name}{': ' if text else ''}{text}{at}"
+    return f"ended by {end.error or end.signal}{': ' if text else ''}{text}{at}"
 
 
-def _change_mind(end: End | None, *, dead: bool) -> str:
-    if end is not None:
-        return "Another rank, whose trace is not here, failed before it."
-    if dead:
-        return "Its script ends by os._exit() and without recorder.close()."
-    return "The process still runs, or its script ends without recorder.close()."
-
-
-def _advice(lost: Sequence[RankStats], end: End | None, codes: Collection[int | None], shell: Shell) -> str:
+def _advice(lost: Sequence[RankStats], end: End | None, code: int | None, shell: Shell) -> str:
     """What to do about an error of its own, or where nothing is known of the end but of which kind it was."""
-    texts = [f"exitcode : {code}" for code in codes if code is not None]
+    text = "" if code is None else f"exitcode : {code}"
     if end is not None:
-        texts = [f"{end.error}: {end.message}" if end.error else end.message]
-    for text in texts:
-        if (explained := explain(text, lines_for=shell)).known:
-            return f"{explained.cause} {explained.fix}"
+        text = f"{end.error}: {end.message}" if end.error else end.message
+    if (explained := explain(text, lines_for=shell)).known:
+        return f"{explained.cause} {explained.fix}"
     if end is None and {rank.ended for rank in lost} != {"exception"}:
         return _KILLED
     if end is None or end.error:

@@ -17,7 +17,7 @@ from pyddpdiag.analyse.batches import given_batches
 from pyddpdiag.analyse.bounds import CLOSE, LEAST_VALUES, TWICE
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.training import training_loader
+from pyddpdiag.analyse.settings import training_loader
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Loaded
@@ -200,7 +200,7 @@ def _why(view: RunView, which: Sequence[int]) -> tuple[str, str]:
 
 
 def _loaders(view: RunView, which: Sequence[int]) -> list[Loaded]:
-    loaders = [training_loader(view.sidecars[rank]) for rank in which if rank in view.sidecars]
+    loaders = [training_loader(view.sidecars[rank]) for rank in which]
     return [one for one in loaders if one is not None]
 
 

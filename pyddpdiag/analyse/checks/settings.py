@@ -10,13 +10,19 @@ from typing import Final
 import numpy as np
 
 from pyddpdiag.analyse.batches import uneven_batches
-from pyddpdiag.analyse.bounds import MANY_PASSES, MANY_STEPS, SEVERAL, confidence, least_ms, matters
+from pyddpdiag.analyse.bounds import MANY_PASSES, MANY_STEPS, SEVERAL, confidence, least_ms, severity
 from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.grouped import sure_median
-from pyddpdiag.analyse.majority import odd_ones
-from pyddpdiag.analyse.settings import Difference, by_host, differences, host_cores
+from pyddpdiag.analyse.settings import (
+    Difference,
+    by_host,
+    differences,
+    host_cores,
+    odd_ones,
+    training_loader,
+    workers_of,
+)
 from pyddpdiag.analyse.step_matrix import lower_median, median
-from pyddpdiag.analyse.training import training_loader, workers_of
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.sidecar import Module, Sidecar
@@ -201,7 +207,7 @@ def _costly(view: RunView) -> Iterator[Finding]:
     most = max(costs.values(), default=0.0)
     yield Finding(
         kind="costly_settings",
-        severity="warning" if matters(most, step_ms) else "note",
+        severity=severity(most, step_ms),
         message=f"settings that cost time are on: {'; '.join(said)}.",
         confidence=confidence(view.judged.steps) if costs else "certain",
         cost_ms=sum(costs.values()) if costs else None,
@@ -261,7 +267,7 @@ def _of_search(view: RunView, module: Module, passes: int, *, same: bool) -> Fin
         found = "every parameter had a gradient"
     return Finding(
         kind="needless_unused_search",
-        severity="warning" if len(known) and matters(sure_median(known), steps.wall_ms) else "note",
+        severity=severity(sure_median(known), steps.wall_ms),
         message=f"DDP searches for unused parameters of {module.name}{price}; {found} in each of "
         f"{passes} passes.",
         confidence="high" if passes >= MANY_PASSES else "medium",

@@ -9,7 +9,7 @@ from pyddpdiag.analyse.check import Check, with_line
 from pyddpdiag.analyse.extra_time import computing, stretch
 from pyddpdiag.analyse.slower import Slower
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.wall_clock import times_of
+from pyddpdiag.analyse.wall_clock import of_part
 from pyddpdiag.analyse.windows import Stretches
 from pyddpdiag.model.findings import Cause, Finding
 from pyddpdiag.model.words import milliseconds, number, percent, those, verb
@@ -73,7 +73,7 @@ def _look(view: RunView) -> Iterator[Finding]:
         kind="slower_steps",
         severity="warning",
         message=f"{those(steps.ranks, len(steps.ranks) + view.run.missing_count)} "
-        f"{verb(steps.ranks, 'is', 'are')} slower {found.span.words(at)}: "
+        f"{verb(steps.ranks, 'is', 'are')} slower{found.span.words(at)}: "
         f"{verb(steps.ranks, 'it', 'each')} needs {milliseconds(found.there_ms)} for its own part of a step, "
         f"{milliseconds(found.usual_ms)} {_rest(found.span)} ({number(found.times)} times as long"
         f"{', and more and more' if found.grows else ''}){what}{SPIN if spins and cause else ''}; "
@@ -95,8 +95,7 @@ def _look(view: RunView) -> Iterator[Finding]:
             "load_per_core": found.load,
             "grows": int(found.grows),
             "until_step": until,
-            **found.span.evidence(found.own_ms, "own"),
-            **times_of(view, steps.ranks[0], since, until),
+            **of_part(view, found.span, at, found.own_ms, "own"),
         },
         change_mind=SAME_WITH_ONE if spins else CHANGE_MIND.get(cause, OTHERWISE),
         advice=FEWER_THREADS if spins else ADVICE[cause],

@@ -7,21 +7,21 @@ their operation does. If none is missing, the operation itself does not end: the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 
 from pyddpdiag.analyse.batches import out_of_batches
 from pyddpdiag.analyse.bounds import ALIVE_MS
 from pyddpdiag.analyse.check import Check
+from pyddpdiag.analyse.endings import Interruption
 from pyddpdiag.analyse.first_failure import FirstFailure
-from pyddpdiag.analyse.interruption import Interruption
 from pyddpdiag.analyse.links.link_faults import named
-from pyddpdiag.analyse.progress import Awaited
-from pyddpdiag.analyse.standstill import threshold_ms
+from pyddpdiag.analyse.standstill import Awaited, threshold_ms
 from pyddpdiag.analyse.starts import waited_for
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.model.findings import Confidence, Finding
+from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.start import Start
-from pyddpdiag.model.words import ranks, verb
+from pyddpdiag.model.words import at, ranks, verb
 from pyddpdiag.output import clean
 
 _BUFFERS: Final = (
@@ -60,8 +60,8 @@ def _look(view: RunView) -> Iterator[Finding]:
 def _stalled(view: RunView, awaited: Awaited, silent_ms: float, how: str, until: str = "") -> Finding:
     """All ranks are, or were, in one operation; with the links over which nothing was confirmed any more."""
     silent = sorted((link for link in view.links if link.unconfirmed), key=lambda link: -link.unconfirmed)
-    at = view.link_faults.culprit(silent, receiver=False)
-    over = f"; nothing that was sent over {named(at, silent, link=True)} was confirmed any more"
+    fault = view.link_faults.culprit(silent, receiver=False)
+    over = f"; nothing that was sent over {named(fault, silent, link=True)} was confirmed any more"
     return Finding(
         kind="transport_stalled",
         severity="error",
@@ -69,8 +69,8 @@ def _stalled(view: RunView, awaited: Awaited, silent_ms: float, how: str, until:
         f"{until}{over if silent else ''}.",
         # Readings of connections alone tell a dead link from a process that was kept from running inside it.
         confidence="high" if silent or not until else "medium",
-        rank=at.rank,
-        peer=at.peer,
+        rank=fault.rank,
+        peer=fault.peer,
         bucket=_bucket(awaited),
         since_step=awaited.step,
         evidence={
@@ -87,12 +87,8 @@ def transfer_stood(view: RunView, failure: FirstFailure) -> bool:
 
     A rank that was stopped, or whose machine was lost, gives no sign of life meanwhile.
     """
-    at_ms = failure.error.at_ms
-    return (
-        at_ms is not None
-        and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
-        and all(view.endings[rank].outlived(at_ms - ALIVE_MS) for rank in failure.members)
-    )
+    lived = all(view.endings[rank].outlived(failure.at_ms - ALIVE_MS) for rank in failure.members)
+    return lived and failure.stood_ms >= threshold_ms(view.judged.wall_ms)
 
 
 def _evidence(silent_ms: float, awaited: Awaited) -> dict[str, float | int | str | None]:
@@ -156,7 +152,7 @@ def _stuck(view: RunView, awaited: Awaited, stuck: Sequence[int], own_ms: float)
         message=f"{ranks(stuck)} {been} in {_own_code(view, stuck)} for {own_ms / 1e3:.0f} s: "
         f"{ranks(awaited.waiting)} {wait} in {_named(awaited)}, which {verb(stuck, 'it', 'they')} never began.",
         confidence=_confidence(awaited),
-        rank=stuck[0] if len(stuck) == 1 else None,
+        rank=culprit(stuck),
         bucket=_bucket(awaited),
         since_step=awaited.step,
         where=_line(view, stuck),
@@ -171,14 +167,16 @@ def _stuck(view: RunView, awaited: Awaited, stuck: Sequence[int], own_ms: float)
 def _behind(view: RunView, awaited: Awaited, behind: Sequence[int], silent_ms: float) -> Finding:
     """These ranks wait in another operation than the others, or are over."""
     theirs = {_named(each) for each in view.awaited if not set(behind).isdisjoint(each.waiting)}
-    there = f": {verb(behind, 'it', 'they')} waited in {' and '.join(sorted(theirs))}{_at(view, behind)}"
+    there = (
+        f": {verb(behind, 'it', 'they')} waited in {' and '.join(sorted(theirs))}{at(_line(view, behind))}"
+    )
     return Finding(
         kind="rank_behind",
         severity="error",
         message=f"for {silent_ms / 1e3:.0f} s, {ranks(awaited.waiting)} waited in {_named(awaited)}"
-        f"{_at(view, awaited.waiting)}, which {ranks(behind)} never began{there if theirs else ''}.",
+        f"{at(_line(view, awaited.waiting))}, which {ranks(behind)} never began{there if theirs else ''}.",
         confidence=_confidence(awaited),
-        rank=behind[0] if len(behind) == 1 else None,
+        rank=culprit(behind),
         bucket=_bucket(awaited),
         since_step=awaited.step,
         where=_line(view, behind),
@@ -204,7 +202,6 @@ def _astray(view: RunView, behind: Sequence[int]) -> str:
     sends = any(
         one.ddp.get("broadcast_buffers") and one.ddp.get("buffers")
         for rank in behind
-        if rank in view.sidecars
         for one in view.sidecars[rank].modules.values()
     )
     return _BUFFERS if waits == {"gloo:broadcast"} and sends else _LEFT_OUT
@@ -213,7 +210,7 @@ def _astray(view: RunView, behind: Sequence[int]) -> str:
 def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Finding]:
     """Somebody ended a run that stood still: whom the others waited for."""
     at_ms = interruption.at_ms
-    if at_ms is None:
+    if at_ms == inf:
         return
     waits = [one for one in view.awaited if one.missing]
     if not waits and view.first_failure is not None:
@@ -237,17 +234,12 @@ def _until_interrupted(view: RunView, interruption: Interruption) -> Iterator[Fi
         yield _behind(view, most, most.missing, silent_ms)
 
 
-def _at(view: RunView, those: Sequence[int]) -> str:
-    line = _line(view, those)
-    return f" at {line}" if line else ""
-
-
 def _own_code(view: RunView, stuck: Sequence[int]) -> str:
     """What these ranks are in: a phase that has not ended, if there is one, or the line at which they were seen."""
     phases = {phase.name for phase in view.phases if phase.in_flight and phase.rank in stuck}
     if phases:
         return f"phase '{clean(min(phases))}'"
-    return f"{verb(stuck, 'its', 'their')} own code{_at(view, stuck)}"
+    return f"{verb(stuck, 'its', 'their')} own code{at(_line(view, stuck))}"
 
 
 def _line(view: RunView, stuck: Sequence[int]) -> str | None:

@@ -11,7 +11,7 @@ from pyddpdiag.analyse.check import Check
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.training import Unreduced
-from pyddpdiag.model.words import count, listed, size
+from pyddpdiag.model.words import at, count, listed, size
 
 _Fate = Literal["differ", "equal", "not known"]
 
@@ -50,12 +50,11 @@ def _not_reduced(view: RunView, by_rank: Mapping[int, Unreduced], fates: _Fates)
     one = min(by_rank.values(), key=lambda each: each.first_step)
     if fates.fate != "differ" or view.exchanged_bytes >= one.bytes:
         return
-    at = f" at {one.where}" if one.where else ""
     named = ", ".join(f"{norm:.6g} on rank {rank}" for rank, norm in list((fates.norms or {}).items())[:4])
     yield Finding(
         kind="not_reduced",
         severity="error",
-        message=f"each of {len(by_rank)} ranks trains a model of its own: its optimizer steps{at} with "
+        message=f"each of {len(by_rank)} ranks trains a model of its own: its optimizer steps{at(one.where)} with "
         f"{count(one.count, 'parameter')} of {size(one.bytes)}, and nobody averages their gradients. No "
         f"DistributedDataParallel module was made, and each rank exchanged {size(int(view.exchanged_bytes))} with the "
         f"others. The weights differ (norm of one parameter: {named}).",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from pyddpdiag.analyse.bounds import HEALTHY_SHARE, MATTERS_SHARE, TWICE
-from pyddpdiag.analyse.links.noise import MBIT
+from pyddpdiag.analyse.links.link_faults import MBIT
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 
@@ -50,7 +50,6 @@ def detours(carrying: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -> t
 
     Args:
         carrying: the links that carry the gradients.
-        sidecars: of all ranks.
     """
     asked = asked_for(sidecars)
     found = []

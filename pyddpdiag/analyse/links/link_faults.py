@@ -1,4 +1,4 @@
-"""Which links lose, delay or hold up what they carry, and which host they have in common.
+"""By how much sound links differ; which links lose, delay or hold up what they carry, and which host they share.
 
 Three explanations of long transfers compete for each link: its line loses, its way is long, or its rate is low. Links
 are compared with each other and with the time that a bucket takes, never with an absolute speed.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import log, sqrt
+from typing import Final
 
 import numpy as np
 
@@ -28,12 +29,46 @@ from pyddpdiag.analyse.bounds import (
     SLOW_START,
     TRIP,
     WAY,
+    confidence,
 )
-from pyddpdiag.analyse.links.noise import MBIT, deviation, farther, slower
 from pyddpdiag.analyse.links.other_traffic import OtherTraffic
+from pyddpdiag.model.findings import Confidence
 from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.rows import BucketStats
 from pyddpdiag.model.sidecar import Sidecar
+
+MBIT: Final = 8e3
+"""1 MB in 1 ms, in Mbit/s."""
+
+
+def slower(busy: float, trip: float | None) -> float:
+    """The evidence that a link's rate is low.
+
+    One cause makes a link busy for longer and its queue longer, so both count in the same direction. Queues have many
+    reasons, so that the round trip's part is bounded: it proves nothing by itself.
+
+    Args:
+        busy: busy time for each byte, in standard deviations above that of other links.
+        trip: the usual round trip, likewise; None: not known.
+    """
+    along = busy if trip is None else (busy + min(trip, sqrt(2 * EVIDENCE))) / sqrt(2)
+    return along * along / 2 if along > 0 else 0.0
+
+
+def farther(trip: float) -> float:
+    """The evidence of one deviation: the logarithm of its likelihood over that of a sound link."""
+    return trip * trip / 2 if trip > 0 else 0.0
+
+
+def won(found: float, steps: int) -> Confidence:
+    """The confidence of a finding with so much evidence over so many steps: high where it is twice what it must be."""
+    return confidence(steps) if found >= 2 * EVIDENCE else "medium"
+
+
+def deviation(value: float, usual: float, spread: float) -> float:
+    """By how many standard deviations it is larger; 0: one of them is not known."""
+    return log(value / usual) / spread if value > 0 and usual > 0 else 0.0
+
 
 End = tuple[int, str, bool]
 """A host, an interface of it, and whether it sends there."""
@@ -285,7 +320,6 @@ class LinkFaults:
         """What bad links have in common.
 
         Args:
-            bad: the links, the worst first.
             receiver: whether the receiver of a single bad link is more likely at fault than its sender.
         """
         pairs = {frozenset(self._hosts_of(link)) for link in bad}

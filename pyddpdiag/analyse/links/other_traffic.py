@@ -58,10 +58,6 @@ def other_traffic(links: Sequence[LinkStats], sidecars: Mapping[int, Sidecar]) -
     """Where other programs send or receive at least a quarter of what the ranks do, most of it first.
 
     Ranks that share an interface share its counters: their bytes are added.
-
-    Args:
-        links: all links between ranks.
-        sidecars: the ranks' settings.
     """
     own: dict[tuple[str, str, str, bool], int] = {}
     rank_of: dict[tuple[str, str, str, bool], int] = {}

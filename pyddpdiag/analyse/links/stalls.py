@@ -67,7 +67,6 @@ def stalls(links: Iterable[LinkStats], connections: Iterable[Connection]) -> Sta
 
     Args:
         links: those that carry the gradients.
-        connections: of all ranks.
     """
     by_ends: dict[tuple[int, str, str], list[Connection]] = {}
     begin_of: dict[int, int] = {}
@@ -110,8 +109,6 @@ def lost_in(stalls: Stalls, steps: StepMatrix, ends: StepEnds) -> float:
     """Seconds. The readings alone tell less: what is sent again comes late, as its timer doubles each time.
 
     Args:
-        stalls: of the links.
-        steps: the judged steps.
         ends: when the steps of the rank `stalls.links[0].rank` ended.
     """
     walls = step_walls(steps) / 1e3

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pyddpdiag.bench.between import ratio_of_runs, typical
 from pyddpdiag.bench.compare.comparison import PARTS, Comparison, Curve, Pair, Scaling, Series
 from pyddpdiag.bench.compare.matching import Key, keys, match, name, series_of, settings
-from pyddpdiag.bench.intervals import ALIKE, MARGIN, WIDE, estimate, verdict, why_not
-from pyddpdiag.bench.reading import article
-from pyddpdiag.bench.results import Entry, ResultFile, by_launch, launches_of
+from pyddpdiag.bench.intervals import ALIKE, MARGIN, WIDE, estimate, ratio_of_runs, typical, verdict, why_not
+from pyddpdiag.bench.results import Entry, ResultFile, article, by_launch, launches_of
 from pyddpdiag.model.words import milliseconds, number
 
 _BUSY: Final = 0.5
@@ -26,9 +24,8 @@ _OTHER_LOAD: Final = "another load"
 def compare(files: Sequence[ResultFile], *, with_article: bool = True) -> Comparison:
     """Compares result files with the first of them.
 
-    Args:
-        files: at least one; with only one there is no ratio, but its table.
-        with_article: show the article's published figures beside the user's scaling runs.
+    `files`: at least one; with only one there is no ratio, but its table. `with_article`: show the article's
+    published figures beside the user's scaling runs.
 
     Raises:
         NotComparableError: other model, batch, data set or data type, or no case in common.

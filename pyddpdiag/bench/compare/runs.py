@@ -13,8 +13,7 @@ from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import judged_walls
 from pyddpdiag.bench.compare.comparison import Change, Comparison, PartChange, Series
 from pyddpdiag.bench.intervals import ALIKE, FEWEST, TOO_FEW, WIDE, Estimate, difference_of_rounds
-from pyddpdiag.export.read import read_run
-from pyddpdiag.export.run import ExportedRun
+from pyddpdiag.export.run import ExportedRun, read_run
 from pyddpdiag.model.cube import NAMES
 from pyddpdiag.model.kinds import brief
 from pyddpdiag.model.words import count, listed, number, size

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyddpdiag.bench.compare.comparison import Comparison, Pair, PartChange, Scaling
-from pyddpdiag.bench.compare.names import short_cases
+from pyddpdiag.bench.compare.matching import short_cases
 from pyddpdiag.bench.intervals import TOO_FEW, WIDE
 from pyddpdiag.model.words import number
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 _DELTAS = ("compute_s", "exposed_s", "queue_s", "wire_s")
 

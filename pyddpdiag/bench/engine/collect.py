@@ -1,24 +1,55 @@
-"""What a sweep has measured so far, and its entries; nothing is lost if the sweep ends early."""
+"""What a sweep has measured so far, and its result file; nothing is lost if the sweep ends early."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import psutil
 
-from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
-from pyddpdiag.bench.engine.news import Built, Elsewhere, Gathered, LeftOut, Measured, News, Traced
-from pyddpdiag.bench.engine.plan import SweepPlan
+from pyddpdiag.bench.engine.plan import (
+    USUAL_ROUNDS,
+    Built,
+    Elsewhere,
+    Gathered,
+    LeftOut,
+    Measured,
+    News,
+    Remaining,
+    SweepPlan,
+    Traced,
+)
 from pyddpdiag.bench.machine import cpu_name, link_speed, load_before, machine_info, torch_version
-from pyddpdiag.bench.results import Entry, launches_of
-from pyddpdiag.errors import TraceError
+from pyddpdiag.bench.results import Entry, launches_of, read, save
+from pyddpdiag.errors import ResultError, ResultExistsError, ResultWriteError, TraceError, UsageError
+from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.stats import Stat
 from pyddpdiag.pipeline import load_report
+from pyddpdiag.ranks import interfaces
+
+
+def bucket_seconds_per_step(report: RunReport) -> dict[str, float | None]:
+    """`arrival_s`, `queue_s` and `wire_s`: seconds per step, sums over its buckets; backward hides part of them.
+
+    Each bucket counts by its median and by how many of the judged steps it was in. A part is None where it is not known
+    of every bucket: the sum of those that are known would look like a faster run. Buckets that only the first steps
+    had are left out, as they are of all medians.
+    """
+    steps = len(set(report.steps.step[report.steps.judged].tolist()))
+    buckets = [bucket for bucket in report.buckets if not bucket.first_steps_only and bucket.judged]
+    found: dict[str, float | None] = {}
+    for name in ("arrival", "queue", "wire"):
+        medians = [(getattr(bucket.times, f"{name}_ms").median, bucket.judged) for bucket in buckets]
+        known = bool(medians) and steps > 0 and all(median is not None for median, _ in medians)
+        found[f"{name}_s"] = (
+            sum(1e-3 * median * judged / steps for median, judged in medians) if known else None
+        )
+    return found
 
 
 @dataclass
@@ -161,3 +192,121 @@ def split_of(folder: Path) -> dict[str, float | None]:
 def _mean(stats: Sequence[Stat]) -> float | None:
     known = [stat.median for stat in stats if stat.median is not None]
     return 1e-3 * sum(known) / len(known) if known else None
+
+
+SAVE_EVERY_S: Final = 5.0
+
+
+@dataclass
+class ResultWriter:
+    """Keeps the results of a sweep in a file.
+
+    Attributes:
+        path: the file.
+        force: replace a file that is there.
+        resume: continue the sweep in an existing file.
+        before: what the file already holds of this sweep.
+    """
+
+    path: Path
+    force: bool = False
+    resume: bool = False
+    before: list[Entry] = field(default_factory=list)
+    _saved_at: float = 0.0
+
+    def open(self, plan: SweepPlan) -> Remaining:
+        """What is left to do of the plan.
+
+        Nothing has been started yet when this raises.
+
+        Raises:
+            ResultExistsError: there is a file already, and it is neither to be replaced nor resumed.
+            ResultWriteError: its folder cannot be made or written.
+            ResultError: the file to resume cannot be read.
+            UsageError: the file to resume is of another sweep.
+        """
+        if self.resume and self.path.exists():
+            return self._left(plan)
+        if self.path.exists() and not self.force:
+            raise ResultExistsError(
+                f"'{self.path}' exists already.",
+                hint="give another --output, --force to replace it, or --resume to go on with it.",
+            )
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise ResultWriteError(
+                f"cannot write to '{folder}': {error.strerror or error}.", hint="give another --output."
+            ) from error
+        return whole(plan)
+
+    def keep(self, collected: Collected, complete: bool) -> Path | None:
+        """Writes what there is.
+
+        `complete`: nothing more will follow. Otherwise a failed write is left to the next call.
+
+        Returns:
+            The file, or None if nothing was written.
+
+        Raises:
+            ResultWriteError: the file cannot be written; the hint names another one that holds the results.
+        """
+        entries = collected.entries(self.before)
+        if not entries:
+            return None
+        left_out = {collected.label(case): why for case, why in collected.left_out.items()}
+        sweep = {"complete": complete, "left_out": left_out, "rounds": collected.plan.rounds}
+        self._saved_at = time.monotonic()
+        try:
+            return save(self.path, entries, force=True, sweep=sweep)
+        except ResultWriteError as error:
+            if not complete:
+                return None  # there will be another try
+            other = Path(tempfile.mkdtemp(prefix="pyddpdiag-bench-")) / self.path.name
+            save(other, entries, sweep=sweep)
+            raise ResultWriteError(error.message, hint=f"what was measured is in '{other}'.") from error
+
+    def keep_now_and_then(self, collected: Collected) -> None:
+        """`keep`, at most every few seconds.
+
+        Raises:
+            ResultWriteError: as `keep`.
+        """
+        if time.monotonic() - self._saved_at > SAVE_EVERY_S:
+            self.keep(collected, complete=False)
+
+    def _left(self, plan: SweepPlan) -> Remaining:
+        found = read(self.path)
+        here = machine_info()
+        for key in ("node", "torch"):
+            if found.machine.get(key) != here[key]:
+                raise ResultError(
+                    f"'{self.path}' was begun with another {'machine' if key == 'node' else key} "
+                    f"({found.machine.get(key)!r}, here {here[key]!r}); rounds of both don't mix.",
+                    hint="start a new sweep with another --output.",
+                )
+        self.before = list(found.entries)
+        default, _ = interfaces.choose((), local=True)
+        labels = [plan.label(case, default) for case in range(len(plan.cases))]
+        done = {entry.name: len(entry.round_s) for entry in self.before}
+        had = [done.get(label, 0) for label in labels]
+        # Where only the budget limits the rounds, a case is done once it has the usual number.
+        wanted = plan.rounds or USUAL_ROUNDS
+        left = tuple(case for case, rounds in enumerate(had) if rounds < wanted)
+        if not left:
+            raise UsageError(
+                f"the sweep in '{self.path}' is complete.",
+                hint="--force measures it again; --rounds adds rounds.",
+            )
+        counts = {entry.name: len(launches_of(entry)) for entry in self.before}
+        launched = min(counts.get(labels[case], 0) for case in left)
+        rounds = None if plan.rounds is None else plan.rounds - min(had[case] for case in left)
+        return Remaining(left, rounds, max(1, plan.launches - launched))
+
+
+def whole(plan: SweepPlan) -> Remaining:
+    """The whole plan."""
+    return Remaining(tuple(range(len(plan.cases))), plan.rounds, plan.launches)

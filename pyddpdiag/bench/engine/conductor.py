@@ -13,11 +13,8 @@ from typing import Final
 import psutil
 
 from pyddpdiag.bench.cases import Case
-from pyddpdiag.bench.engine.control import Order
-from pyddpdiag.bench.engine.launches import Launch, share
-from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News, Traced
-from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.rank_worker import RankWorker
+from pyddpdiag.bench.engine.plan import Built, Launch, LeftOut, Measured, News, SweepPlan, Traced, share
+from pyddpdiag.bench.engine.rank_worker import Order, RankWorker
 from pyddpdiag.bench.intervals import shuffled
 from pyddpdiag.bench.race import at_a_look, settled
 

@@ -14,11 +14,8 @@ import torch
 import torch.distributed as dist
 
 from pyddpdiag.bench.engine.conductor import Conductor
-from pyddpdiag.bench.engine.control import Control
-from pyddpdiag.bench.engine.launches import Launch
-from pyddpdiag.bench.engine.news import Elsewhere, Gathered
-from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.rank_worker import RankWorker
+from pyddpdiag.bench.engine.plan import Elsewhere, Gathered, Launch, SweepPlan
+from pyddpdiag.bench.engine.rank_worker import Control, RankWorker
 from pyddpdiag.ranks.interfaces import VARIABLE
 from pyddpdiag.ranks.session import Session
 
@@ -72,8 +69,7 @@ class Others:
     def share(self, ranks_s: float) -> float:
         """The share of all processors that was neither idle nor used by the ranks, 0 to 1.
 
-        Args:
-            ranks_s: processor time of all ranks, in seconds; all run on this machine.
+        `ranks_s`: processor time of all ranks, in seconds; all run on this machine.
         """
         whole = (time.perf_counter() - self._begin) * (psutil.cpu_count() or 1)
         others = whole - (_idle_s() - self._idle) - ranks_s

@@ -10,20 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.launches import Launch, Remaining, has_room, rounds_of_launches, run_launch
-from pyddpdiag.bench.engine.news import News
-from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
+from pyddpdiag.bench.engine.collect import Collected, ResultWriter, whole
+from pyddpdiag.bench.engine.plan import (
+    Launch,
+    News,
+    Remaining,
+    SweepPlan,
+    has_room,
+    rounds_of_launches,
+    run_launch,
+)
 from pyddpdiag.bench.results import Entry
 from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.ranks import interfaces
-from pyddpdiag.ranks.events import Event, JobMessage, Note
 from pyddpdiag.ranks.join import join
-from pyddpdiag.ranks.launch import launch
-from pyddpdiag.ranks.nodes import Node
-from pyddpdiag.ranks.options import Options
+from pyddpdiag.ranks.launch import Node, launch
 from pyddpdiag.ranks.rendezvous import Place
+from pyddpdiag.ranks.session import Event, JobMessage, Note, Options
 
 
 @dataclass
@@ -54,11 +57,9 @@ def run_sweep(
     """Measures on ranks of this machine, or as one rank of a world that others start with the same arguments.
 
     Args:
-        plan: of the sweep.
         writer: saves the results; None saves nothing.
         place: where to join; None launches the ranks here. Joined ranks have one launch.
         on_news: called with everything that rank 0 reports.
-        on_note: called with sentences for the user.
 
     Returns:
         The outcome. It also holds an error or interruption on the way, beside what was measured until then.

@@ -16,8 +16,8 @@ from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import say
 
 if TYPE_CHECKING:
+    from pyddpdiag.bench.engine.collect import ResultWriter
     from pyddpdiag.bench.engine.plan import SweepPlan
-    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.bench.engine.sweep import Outcome
     from pyddpdiag.ranks.rendezvous import Place
 
@@ -61,8 +61,8 @@ def interfaces(
     """
     started = time.time()
     from pyddpdiag.bench.cases import race_cases
+    from pyddpdiag.bench.engine.collect import ResultWriter
     from pyddpdiag.bench.engine.plan import Budget, SweepPlan
-    from pyddpdiag.bench.engine.result_writer import ResultWriter
     from pyddpdiag.ranks import interfaces as known
     from pyddpdiag.ranks.rendezvous import join_url
 

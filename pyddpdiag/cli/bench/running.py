@@ -13,9 +13,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from pyddpdiag.bench.engine.news import Built, LeftOut, Measured, News
-from pyddpdiag.bench.engine.plan import SweepPlan
-from pyddpdiag.bench.engine.result_writer import ResultWriter
+from pyddpdiag.bench.engine.collect import ResultWriter
+from pyddpdiag.bench.engine.plan import Built, LeftOut, Measured, News, SweepPlan
 from pyddpdiag.bench.engine.sweep import Outcome, run_sweep
 from pyddpdiag.bench.entries_table import print_entries
 from pyddpdiag.bench.results import to_document

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed, warned
 from pyddpdiag.messages.shells import Line, SetVariable
 from pyddpdiag.output import clean
-from pyddpdiag.ranks import addresses
-from pyddpdiag.ranks.addresses import Interface
-from pyddpdiag.ranks.interfaces import VARIABLE
+from pyddpdiag.ranks import interfaces
+from pyddpdiag.ranks.interfaces import VARIABLE, Interface
 from pyddpdiag.ranks.tcp import resolve
 
 _NCCL = re.compile(r"^[\^=]")
@@ -20,7 +19,7 @@ _NCCL = re.compile(r"^[\^=]")
 
 def check(situation: Situation) -> Iterator[Outcome]:
     """What there is, what was asked for, and what Gloo takes."""
-    known = addresses.found()
+    known = interfaces.found()
     if not known:
         yield failed("interfaces", "no interface of this machine has an IP address.", "Bring one up.")
         return
@@ -39,7 +38,7 @@ def _variable(situation: Situation, known: list[Interface]) -> Iterator[Outcome]
         return
     if text == "":
         return  # torch takes it for unset
-    best = addresses.outward(known) or known[0]
+    best = interfaces.outward(known) or known[0]
     names = {one.name: one for one in known}
     mend = SetVariable(VARIABLE, best.name)
     parts = text.split(",")
@@ -107,7 +106,7 @@ def _problem_of_name(name: str, names: dict[str, Interface]) -> str:
 
 def _host_name(situation: Situation, known: list[Interface]) -> Outcome:
     name = socket.gethostname()
-    best = addresses.outward(known)
+    best = interfaces.outward(known)
     lines: tuple[Line, ...] = (SetVariable(VARIABLE, best.name),) if best else ()
     fix = "Set GLOO_SOCKET_IFNAME on every rank to the interface that leads to the others, or correct the hosts file."
     # With the variable, nobody asks for the name.
@@ -132,11 +131,11 @@ def _host_name(situation: Situation, known: list[Interface]) -> Outcome:
         return passed("host name", f"{shown}; Gloo does not ask, as GLOO_SOCKET_IFNAME is set")
     if not found:
         trouble = "Gloo falls back to the loopback interface"
-    elif all(addresses.is_loopback(address) for address in plain):
+    elif all(interfaces.is_loopback(address) for address in plain):
         trouble = "ranks on other machines would connect to themselves"
-    elif not any(address in mine or addresses.is_loopback(address) for address in plain):
+    elif not any(address in mine or interfaces.is_loopback(address) for address in plain):
         trouble = "none of these is an address of this machine, and Gloo falls back to the loopback interface"
-    elif all(addresses.is_link_local(address) for address in plain):
+    elif all(interfaces.is_link_local(address) for address in plain):
         trouble = "a link-local address is useless without its interface"
     else:
         return passed("host name", shown)
@@ -151,11 +150,11 @@ def _host_name(situation: Situation, known: list[Interface]) -> Outcome:
 
 
 def _choice(situation: Situation, known: list[Interface]) -> Outcome:
-    choice = addresses.gloo_choice(situation.wait_s, situation.environ)
+    choice = interfaces.gloo_choice(situation.wait_s, situation.environ)
     names = ", ".join(choice.names) or "an interface without a name"
     text = f"{names} ({choice.address}), because {choice.why}"
     owner = next((one for one in known if one.name in choice.names), None)
-    best = addresses.outward(known)
+    best = interfaces.outward(known)
     if situation.launch.several_machines and best is not None:
         fix = "Pin the interface that leads to the other machines."
         if owner is not None and owner.kind in ("docker", "VPN"):

@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
+import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 from pyddpdiag import system
 from pyddpdiag._loader import built_with
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed, warned
-from pyddpdiag.doctor.cxx_runtime import beside_python, file_version, runtime_file
 from pyddpdiag.doctor.torch_facts import Torch, find
 from pyddpdiag.errors import NativeModuleError
 from pyddpdiag.messages.shells import Run
+
+NAME: Final = "msvcp140.dll"
+_SIGNATURE = struct.pack("<I", 0xFEEF04BD)
+_LONGEST_PATH = 32768
+
+
+def beside_python() -> Path:
+    """The folder of python.exe, also within a virtual environment: Windows looks there first."""
+    return Path(sys.base_prefix)
+
+
+def runtime_file() -> Path | None:
+    """The file that is loaded already, else the first where Windows would look: beside python.exe, in System32."""
+    system32 = Path(os.environ.get("SYSTEMROOT", r"C:\Windows")) / "System32"
+    places = (loaded(NAME), beside_python() / NAME, system32 / NAME)
+    return next((place for place in places if place is not None and place.is_file()), None)
+
+
+def loaded(name: str) -> Path | None:
+    """The file of a library that this process has loaded; None if it has not, and on other systems."""
+    library = vars(ctypes).get("WinDLL")
+    if library is None:
+        return None
+    kernel: Any = library("kernel32")
+    kernel.GetModuleHandleW.restype = ctypes.c_void_p
+    handle = kernel.GetModuleHandleW(name)
+    path = ctypes.create_unicode_buffer(_LONGEST_PATH)
+    if not handle or not kernel.GetModuleFileNameW(ctypes.c_void_p(handle), path, _LONGEST_PATH):
+        return None
+    return Path(path.value)
+
+
+def file_version(path: Path) -> tuple[int, int, int, int] | None:
+    """The version in a Windows library's resources; None if there is none.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    content = path.read_bytes()
+    at = content.find(_SIGNATURE)
+    if at < 0 or len(content) < at + 16:
+        return None
+    _, _, high, low = struct.unpack_from("<IIII", content, at)
+    return high >> 16, high & 0xFFFF, low >> 16, low & 0xFFFF
+
 
 # An older msvcp140.dll makes the first all-reduce hang, or torch fail to load.
 _OLDEST_RUNTIME = (14, 40)

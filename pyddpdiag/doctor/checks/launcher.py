@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyddpdiag import system
-from pyddpdiag.doctor.check import Outcome, Situation, failed, passed
-from pyddpdiag.doctor.launcher_facts import LAUNCHERS, TORCH, number
+from pyddpdiag.doctor.check import LAUNCHERS, TORCH, Outcome, Situation, failed, number, passed
 from pyddpdiag.messages import torchrun
 from pyddpdiag.messages.shells import SetVariable, UnsetVariable
 from pyddpdiag.output import clean

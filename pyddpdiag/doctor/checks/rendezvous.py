@@ -11,7 +11,7 @@ import psutil
 from pyddpdiag.doctor.check import Outcome, Situation, failed, passed, warned
 from pyddpdiag.messages.shells import EndProcess, Line, RemoveFile, SetVariable
 from pyddpdiag.output import clean
-from pyddpdiag.ranks import addresses, file_lock, stale
+from pyddpdiag.ranks import interfaces, stale
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, TcpTarget
 from pyddpdiag.ranks.stale import FileState
 from pyddpdiag.ranks.tcp import Answer, Reach, ask_store, free_port, holder, resolve
@@ -67,7 +67,7 @@ def _file(situation: Situation, path: Path) -> Iterator[Outcome]:
     remove = RemoveFile(str(path))
     try:
         # First of all: reading would wait, too, where locks are mandatory.
-        locked = file_lock.held(path, min(0.6, situation.wait_s))
+        locked = stale.held(path, min(0.6, situation.wait_s))
     except OSError as error:
         yield failed(
             name,
@@ -77,7 +77,7 @@ def _file(situation: Situation, path: Path) -> Iterator[Outcome]:
         )
         return
     if locked:
-        who = file_lock.holders(path)
+        who = stale.holders(path)
         yield failed(
             name,
             f"{clean(str(path))} is locked by {', '.join(map(str, who)) or 'another process'}: "
@@ -177,23 +177,23 @@ def _tcp(situation: Situation, target: TcpTarget) -> Iterator[Outcome]:
         )
         return
     found = resolve(target.host, situation.wait_s)
-    interfaces = addresses.found()
-    best = addresses.outward(interfaces)
+    known = interfaces.found()
+    best = interfaces.outward(known)
     address = found[0] if found else ""
     shown = target.host if address == target.host else f"{clean(target.host, 80)} ({address})"
-    here = addresses.is_loopback(address) or any(address in one.addresses for one in interfaces)
+    here = interfaces.is_loopback(address) or any(address in one.addresses for one in known)
     serves = situation.launch.rank in (0, None) and not target.agent
     text = fix = ""
     if not found:
         what = "does not resolve to an address" if found is not None else "was not resolved in time"
         text = f"'{clean(target.host, 80)}' {what}."
         fix = "Give the IPv4 address of rank 0's machine. If that is this one:"
-    elif addresses.is_loopback(address) and situation.launch.several_machines:
+    elif interfaces.is_loopback(address) and situation.launch.several_machines:
         text = (
             f"{shown} is a loopback address: ranks on other machines would look for the store on their own."
         )
         fix = "Give the address of rank 0's machine that the others can reach. If that is this one:"
-    elif addresses.is_link_local(address):
+    elif interfaces.is_link_local(address):
         text = f"{shown} is link-local: torch cannot use it without its interface."
         fix = "Give a routable IPv4 address."
     elif serves and situation.launch.rank == 0 and not here:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import psutil
 
-from pyddpdiag.doctor.check import Outcome, Situation, passed, warned
-from pyddpdiag.doctor.launcher_facts import number
+from pyddpdiag.doctor.check import Outcome, Situation, number, passed, warned
 from pyddpdiag.messages.shells import ByShell, SetVariable
 from pyddpdiag.ranks.cores import usable_cores
 

@@ -14,7 +14,7 @@ from pyddpdiag.doctor.torch_facts import find
 from pyddpdiag.errors import DoctorError
 from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model.fields import MISFITS, Limit, from_json
-from pyddpdiag.ranks import addresses, identity
+from pyddpdiag.ranks import interfaces, meeting
 
 #: Variables on which all ranks must agree.
 SHARED: Final = ("TORCH_GLOO_LAZY_INIT", "GLOO_DEVICE_TRANSPORT")
@@ -90,9 +90,9 @@ class Facts:
 def _machine() -> str:
     """A name for what shares a loopback interface: containers of one machine do not."""
     try:
-        return f"{identity.machine()} {Path('/proc/self/ns/net').readlink()}"
+        return f"{meeting.machine()} {Path('/proc/self/ns/net').readlink()}"
     except OSError:
-        return identity.machine()
+        return meeting.machine()
 
 
 def gather(
@@ -105,10 +105,10 @@ def gather(
 ) -> Facts:
     """This rank's facts; `ports`: where it listens, by address."""
     torch = find()
-    choice = addresses.gloo_choice(wait_s, environ)
+    choice = interfaces.gloo_choice(wait_s, environ)
     spots = [
         Spot(one.name, address, ports[address], one.mtu, one.kind == "loopback")
-        for one in addresses.found()
+        for one in interfaces.found()
         for address in one.routable
         if address in ports
     ]

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from pyddpdiag.doctor.mesh.facts import Facts
 from pyddpdiag.doctor.mesh.judge import judge
+from pyddpdiag.doctor.mesh.place import Line, Message
 from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Verdict
-from pyddpdiag.doctor.mesh.wire import Line, Message
 from pyddpdiag.errors import DoctorError
 from pyddpdiag.model.fields import maybe_from_json
 from pyddpdiag.ranks.tcp import small_packets
@@ -31,9 +31,7 @@ _LATE_S: Final = 1.0
 class Hub:
     """Listens at a port.
 
-    Args:
-        port: 0 for any free one.
-        world_size: how many ranks to wait for.
+    `port`: 0 for any free one. `world_size`: how many ranks to wait for.
 
     Raises:
         OSError: the port is taken.

@@ -11,29 +11,22 @@ from dataclasses import asdict
 from typing import Any
 
 from pyddpdiag.doctor.mesh.facts import Facts, Spot, gather
+from pyddpdiag.doctor.mesh.place import Line, Message
 from pyddpdiag.doctor.mesh.probe import Attempt, Listener, reach
-from pyddpdiag.doctor.mesh.wire import Line, Message
 from pyddpdiag.doctor.other_process import OtherProcess
 from pyddpdiag.errors import DoctorError
-from pyddpdiag.ranks import addresses
+from pyddpdiag.ranks import interfaces
 
 _AT_ONCE = 16
 
 
 class Member:
-    """This process's part.
-
-    Args:
-        rank: its number.
-        world_size: as it was started.
-        environ: its environment.
-        wait_s: longest wait for the name server.
-    """
+    """This process's part. `world_size`: as it was started. `wait_s`: longest wait for the name server."""
 
     def __init__(self, rank: int, world_size: int, environ: Mapping[str, str], wait_s: float) -> None:
         token = secrets.token_hex(16)
         self._listeners: dict[str, Listener] = {}
-        for one in addresses.found():
+        for one in interfaces.found():
             for address in one.routable if one.up else ():
                 try:
                     self._listeners.setdefault(address, Listener(address, token))

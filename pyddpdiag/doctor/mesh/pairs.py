@@ -9,7 +9,7 @@ from pyddpdiag.doctor.mesh.facts import Facts, Spot
 from pyddpdiag.doctor.mesh.probe import Attempt
 from pyddpdiag.doctor.mesh.verdict import Trouble
 from pyddpdiag.messages.shells import ByShell, SetVariable, iptables, write
-from pyddpdiag.ranks.addresses import is_loopback
+from pyddpdiag.ranks.interfaces import is_loopback
 
 _VARIABLE = "GLOO_SOCKET_IFNAME"
 # Links are compared with each other. Two hosts of a kind differ by less, however busy they are.

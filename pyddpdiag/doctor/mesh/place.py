@@ -1,4 +1,7 @@
-"""Where the ranks of a mesh check find rank 0: at the job's own address, in its file, or in the launcher's store."""
+"""Where the ranks of a mesh check find rank 0, and the lines of JSON that they exchange, each wait within a deadline.
+
+Rank 0 is at the job's own address, in its file, or in the launcher's store.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,74 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from pyddpdiag.doctor.mesh.wire import Line
 from pyddpdiag.errors import DoctorError
-from pyddpdiag.ranks import addresses
+from pyddpdiag.ranks import interfaces
 from pyddpdiag.ranks.rendezvous import FileTarget, Target, TcpTarget
 from pyddpdiag.ranks.tcp import Reach, resolve, try_connect
 from pyddpdiag.system.replaced_files import replace
+
+# A roster of some thousand ranks; beyond this, something else is talking.
+_MOST = 16 * 1024 * 1024
+
+Message = dict[str, Any]
+
+
+class Line:
+    """A connection between two processes of the doctor. Not for several threads at once.
+
+    `connection`: taken over, and closed by `close`.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._rest = b""
+
+    def send(self, message: Message, until: float) -> None:
+        """Sends one message.
+
+        Raises:
+            DoctorError: the other side is gone, or did not take it until then (monotonic s).
+        """
+        self._connection.settimeout(max(0.05, until - time.monotonic()))
+        try:
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise DoctorError(f"the connection broke: {error.strerror or error}.") from error
+
+    def receive(self, until: float) -> Message:
+        """The next message.
+
+        Raises:
+            DoctorError: none came until then, the other side is gone, or it is no doctor.
+        """
+        while b"\n" not in self._rest:
+            self._connection.settimeout(max(0.05, until - time.monotonic()))
+            try:
+                more = self._connection.recv(65536)
+            except TimeoutError as error:
+                raise DoctorError("no answer came in time.") from error
+            except OSError as error:
+                raise DoctorError(f"the connection broke: {error.strerror or error}.") from error
+            if not more:
+                raise DoctorError("the other side closed the connection.")
+            self._rest += more
+            if len(self._rest) > _MOST:
+                raise DoctorError("the other side is no doctor.")
+        line, _, self._rest = self._rest.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DoctorError("the other side is no doctor.") from error
+        if not isinstance(message, dict):
+            raise DoctorError("the other side is no doctor.")
+        return message
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
 
 _KEY = "pyddpdiag/doctor"
 _POLL_S = 0.1
@@ -37,7 +101,7 @@ def publish(target: Target, port: int, until: float) -> None:
     """
     if isinstance(target, TcpTarget) and not target.agent:
         return
-    spots = [address for one in addresses.found() if one.up for address in one.routable]
+    spots = [address for one in interfaces.found() if one.up for address in one.routable]
     text = json.dumps({"addresses": spots, "port": port})
     if isinstance(target, FileTarget):
         path = _file(target)
@@ -107,7 +171,7 @@ def _where(target: Target, until: float) -> tuple[list[str], int]:
     try:
         answer = json.loads(text)
         # Its own addresses are those of rank 0, wherever that is: the loopback's last.
-        spots = sorted(map(str, answer["addresses"]), key=addresses.is_loopback)
+        spots = sorted(map(str, answer["addresses"]), key=interfaces.is_loopback)
         return spots, int(answer["port"])
     except (ValueError, KeyError, TypeError) as error:
         raise DoctorError("what rank 0 left cannot be read") from error

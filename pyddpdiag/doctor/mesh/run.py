@@ -9,14 +9,14 @@ import threading
 import time
 
 from pyddpdiag.doctor.check import Situation
-from pyddpdiag.doctor.mesh import matrix, place
+from pyddpdiag.doctor.mesh import place
 from pyddpdiag.doctor.mesh.hub import Hub
 from pyddpdiag.doctor.mesh.member import Member
-from pyddpdiag.doctor.mesh.verdict import Verdict
+from pyddpdiag.doctor.mesh.verdict import SCHEMA_VERSION, Verdict, print_verdict
 from pyddpdiag.errors import DoctorError, UsageError
 from pyddpdiag.model.fields import MISFITS, from_json
 from pyddpdiag.output import say
-from pyddpdiag.ranks.deadline import deadline
+from pyddpdiag.ranks.interrupts import deadline
 from pyddpdiag.ranks.rendezvous import Target
 from pyddpdiag.ranks.tcp import holder
 
@@ -47,13 +47,9 @@ def main(situation: Situation, timeout_s: float, *, as_json: bool) -> int:
             return 1
     if rank == 0 or as_json:
         if as_json:
-            say(
-                json.dumps(
-                    {"schema_version": matrix.SCHEMA_VERSION, "rank": rank, **verdict.to_fields()}, indent=2
-                )
-            )
+            say(json.dumps({"schema_version": SCHEMA_VERSION, "rank": rank, **verdict.to_fields()}, indent=2))
         else:
-            matrix.print_verdict(verdict, sys.stdout)
+            print_verdict(verdict, sys.stdout)
     return verdict.exit_code
 
 
@@ -135,7 +131,7 @@ def _serve(target: Target, world_size: int, until: float) -> Hub:
 def _tell_failure(rank: int, error: DoctorError, as_json: bool) -> None:
     if as_json:
         fields = {
-            "schema_version": matrix.SCHEMA_VERSION,
+            "schema_version": SCHEMA_VERSION,
             "rank": rank,
             "exit_code": 1,
             "error": error.message,

@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 
 from pyddpdiag.errors import UsageError
 from pyddpdiag.output import clean
-from pyddpdiag.report.charts.chart import Chart, Heat
-from pyddpdiag.report.charts.colours import colour
+from pyddpdiag.report.charts.chart import Chart, Heat, colour
 from pyddpdiag.report.charts.svg import LETTER, WIDTH, svg
 
 if TYPE_CHECKING:

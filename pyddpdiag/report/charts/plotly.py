@@ -24,9 +24,11 @@ from pyddpdiag.report.charts.chart import (
     Series,
     Spans,
     Whiskers,
+    colour,
+    ink_on,
     rounded,
+    written,
 )
-from pyddpdiag.report.charts.colours import colour, ink_on
 
 GAP: Final = 44
 """Pixels between two panels, for the title of the lower one."""
@@ -53,8 +55,7 @@ def require() -> Path:
     path = _program()
     if path is None:
         raise UsageError(
-            "charts on a page are drawn by plotly, which is not installed.",
-            hint="pip install plotly",
+            "charts on a page are drawn by plotly, which is not installed.", hint="pip install plotly"
         )
     return path
 
@@ -72,7 +73,8 @@ def figure(chart: Chart) -> dict[str, Any]:
     """The chart as `data` and `layout`."""
     heights = [panel.height for panel in chart.panels]
     drawn = sum(heights) + GAP * (len(heights) - 1)
-    legend = chart.legend and not _only_spans(chart)
+    every = [series for panel in chart.panels for series in panel.series]
+    legend = chart.legend and not all(isinstance(series, Spans) for series in every)
     above = ABOVE if legend or any(panel.title for panel in chart.panels) else _NOTHING_ABOVE
     layout: dict[str, Any] = {
         "height": drawn + above + BELOW,
@@ -115,10 +117,6 @@ def figure(chart: Chart) -> dict[str, Any]:
     for place, panel in enumerate(chart.panels):
         _guide(layout, chart.x, panel.y, "" if place == 0 else str(place + 1))
     return {"data": data, "layout": layout}
-
-
-def _only_spans(chart: Chart) -> bool:
-    return all(isinstance(series, Spans) for panel in chart.panels for series in panel.series)
 
 
 def series_name(series: Series) -> str:
@@ -174,22 +172,13 @@ def _axis(axis: Axis, *, vertical: bool) -> dict[str, Any]:
     if axis.logarithmic:
         axis_layout["type"] = "log"
         axis_layout["minor"] = {"showgrid": False}
-    if axis.ticks:
-        axis_layout["tickmode"] = "array"
-        axis_layout["tickvals"] = list(axis.ticks)
-        axis_layout["ticktext"] = [shown(text) for text in axis.tick_texts] or [
-            f"{tick:g}" for tick in axis.ticks
-        ]
     if axis.from_zero:
         axis_layout["rangemode"] = "tozero"
+    if axis.labels or axis.ticks:
+        places, texts = zip(*written(axis), strict=True)
+        axis_layout |= {"tickmode": "array", "tickvals": list(places), "ticktext": [*map(shown, texts)]}
     if axis.labels:
-        at = list(axis.at) if axis.at else list(range(len(axis.labels)))
-        axis_layout |= {
-            "tickmode": "array",
-            "tickvals": at,
-            "ticktext": [shown(label) for label in axis.labels],
-            "showgrid": False,
-        }
+        axis_layout["showgrid"] = False
         if vertical:
             axis_layout["autorange"] = "reversed"
     return axis_layout
@@ -198,30 +187,13 @@ def _axis(axis: Axis, *, vertical: bool) -> dict[str, Any]:
 def _guide(layout: dict[str, Any], x: Axis, y: Axis, number: str) -> None:
     """A line at a value that matters, such as a ratio of 1."""
     line = {"type": "line", "line": {"dash": "dot", "width": 1}, "layer": "below", "name": "guide"}
-    if x.line_at is not None:
-        layout["shapes"].append(
-            {
-                **line,
-                "x0": x.line_at,
-                "x1": x.line_at,
-                "xref": "x",
-                "y0": 0,
-                "y1": 1,
-                "yref": f"y{number} domain",
-            }
-        )
-    if y.line_at is not None:
-        layout["shapes"].append(
-            {
-                **line,
-                "y0": y.line_at,
-                "y1": y.line_at,
-                "yref": f"y{number}",
-                "x0": 0,
-                "x1": 1,
-                "xref": "x domain",
-            }
-        )
+    for at, along, across, axes in (
+        (x.line_at, "x", "y", {"xref": "x", "yref": f"y{number} domain"}),
+        (y.line_at, "y", "x", {"xref": "x domain", "yref": f"y{number}"}),
+    ):
+        if at is not None:
+            ends = {f"{along}0": at, f"{along}1": at, f"{across}0": 0, f"{across}1": 1}
+            layout["shapes"].append({**line, **ends, **axes})
 
 
 def _traces(series: Series, x: Axis, panel: Panel) -> list[dict[str, Any]]:

@@ -19,12 +19,16 @@ from pyddpdiag.report.charts.chart import (
     Line,
     Panel,
     Points,
+    Scale,
     Series,
     Spans,
     Whiskers,
+    colour,
+    extent,
+    ink_on,
+    scale,
+    written,
 )
-from pyddpdiag.report.charts.colours import colour, ink_on
-from pyddpdiag.report.charts.scales import Scale, extent, scale, written
 
 WIDTH: Final = 860
 _RIGHT: Final = 26

@@ -10,8 +10,7 @@ from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import number, percent
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.page import Part
-from pyddpdiag.report.table import Table
-from pyddpdiag.report.tables import table_of
+from pyddpdiag.report.tables import Table, table_of
 
 MOST_RANKS: Final = 8
 MOST_ROWS: Final = 200
@@ -33,7 +32,10 @@ def parts(report: RunReport) -> list[Part]:
     """The flame graphs of the ranks that findings blame, then of others, and the table of lines."""
     found: list[Part] = []
     blamed = [finding.rank for finding in report.verdict.findings]
-    flames = sorted((flame for flame in report.flames if flame.names), key=lambda each: _place(each, blamed))
+    flames = sorted(
+        (flame for flame in report.flames if flame.names),
+        key=lambda each: ([*blamed, each.rank].index(each.rank), each.rank),
+    )
     if flames:
         shown = flames[:MOST_RANKS]
         found.append(
@@ -49,10 +51,6 @@ def parts(report: RunReport) -> list[Part]:
     if report.lines:
         found.append(_table(report))
     return found
-
-
-def _place(flame: Flame, blamed: list[int | None]) -> tuple[int, int]:
-    return (blamed.index(flame.rank) if flame.rank in blamed else len(blamed), flame.rank)
 
 
 def _chart(flame: Flame) -> Chart:

@@ -10,7 +10,7 @@ from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.report.charts.chart import Axis, Chart, Line, Panel, Points, plain
 from pyddpdiag.report.page import Part
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 MOST_RANKS = 8
 MOST_POINTS = 600

@@ -1,25 +1,18 @@
-"""The page of a run: its views in order."""
+"""The page of a run: its views in order; and how it and its pictures are written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from pyddpdiag.model.details import RunDetails
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.model.words import count
+from pyddpdiag.report.charts import picture, plotly
 from pyddpdiag.report.charts.chart import Chart, Choice
 from pyddpdiag.report.page import CHOICES, Paragraph, Section, page
-from pyddpdiag.report.run import (
-    account,
-    buckets,
-    lines,
-    links,
-    norms_and_loss,
-    steps,
-    trial,
-    verdict,
-    waterfall,
-)
+from pyddpdiag.report.run import buckets, lines, norms_and_loss, steps, trial, verdict, waterfall
+from pyddpdiag.system.result_files import refuse_existing, write_whole
 
 _NO_DETAILS = "A saved report holds no single steps: make the page from the folder of the traces to see them."
 
@@ -43,9 +36,9 @@ def sections(report: RunReport, details: RunDetails | None, *, zoom: bool = Fals
         Section("One step", single if details else [Paragraph(_NO_DETAILS, dim=True)]),
         Section("Lines of the script", lines.parts(report)),
         Section("Buckets", buckets.parts(report, details)),
-        Section("Links", links.parts(report)),
+        Section("Links", buckets.link_parts(report)),
         Section("Gradients and loss", norms_and_loss.parts(report, details)),
-        Section("The whole run", account.parts(report)),
+        Section("The whole run", verdict.account_parts(report)),
         Section("Files and ranks", verdict.rest(report)),
     ]
     return [section for section in found if section.parts]
@@ -71,3 +64,52 @@ def _about(report: RunReport) -> str:
     facts.append(f"{count(len(hosts), 'host')}" if len(hosts) != 1 else f"host {hosts[0]}")
     facts.append(f"run {report.run_id[:8]}")
     return ", ".join(facts) + "."
+
+
+def require_free(html: Path | None, png: Path | None, *, force: bool, zoom: bool = False) -> None:
+    """Looks before the work begins whether a page and pictures can be made and written.
+
+    Raises:
+        UsageError: pictures need matplotlib, or charts that can be zoomed plotly, and it is not installed.
+        ResultExistsError: the page exists, and `force` is not given.
+    """
+    if html is not None:
+        refuse_existing([html], force, "--html")
+    if zoom:
+        plotly.require()
+    if png is not None:
+        picture.require()
+
+
+def write_pages(
+    report: RunReport,
+    details: RunDetails | None,
+    html: Path | None,
+    png: Path | None,
+    *,
+    force: bool = False,
+    zoom: bool = False,
+) -> list[Path]:
+    """Write the page of a run into the file `html`, and its charts into the folder `png`, whichever are given.
+
+    `report`, `details`: as `load_details` gives them. `zoom`: as in `page`.
+
+    Returns:
+        what was written.
+
+    Raises:
+        UsageError: plotly or matplotlib is not installed.
+        ResultExistsError: a file exists, and `force` is not given.
+        ResultWriteError: a file cannot be written.
+    """
+    written: list[Path] = []
+    if html is not None:
+        write_whole(html, run_page(report, details, zoom=zoom), force=force, option="--html")
+        written.append(html)
+    if png is not None:
+        pictures = {png / f"{chart.name}.png": chart for chart in charts(report, details)}
+        refuse_existing(pictures, force, "--png")
+        for path, chart in pictures.items():
+            write_whole(path, picture.as_png(chart), force=force, option="--png")
+            written.append(path)
+    return written

@@ -15,9 +15,8 @@ from pyddpdiag.model.words import listed, milliseconds, number, size
 from pyddpdiag.report.charts.chart import Axis, Bar, Chart, Choice, Panel, Spans
 from pyddpdiag.report.events import lanes, last_arrivals, moments
 from pyddpdiag.report.page import Paragraph, Part
-from pyddpdiag.report.run.parts import groups
-from pyddpdiag.report.run.steps import CHOOSER
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.run.steps import CHOOSER, groups
+from pyddpdiag.report.tables import Table
 from pyddpdiag.trace.layout import BackwardTime, BucketTime, CollectiveTime, PhaseTime, StepTime
 
 MOST_SPANS: Final = 9_000

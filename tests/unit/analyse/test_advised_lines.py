@@ -34,16 +34,10 @@ OPTIONS: Final[tuple[Mapping[str, str], ...]] = (
     {"--shared-memory": "require"},
     {"--compress": "fp16"},
     {"--compress": "bf16", "--error-feedback": ""},
-    {"--lanes": "eth0,lo"},
-    {"--lanes": "eth0=100,lo=300"},
-    {"--connections": "4"},
-    {"--bucket-cap-mb": "0.25"},
-    {"--bucket-cap-mb-list": "1,4.5,25"},
-    {"--gradient-as-bucket-view": ""},
-    {"--interface": "eth0,eth1"},
-    {"--threads": "2"},
-    {"--pin-ranks": ""},
-    {"--num-workers": "4"},
+    *[{"--lanes": "eth0,lo"}, {"--lanes": "eth0=100,lo=300"}, {"--connections": "4"}],
+    *[{"--bucket-cap-mb": "0.25"}, {"--bucket-cap-mb-list": "1,4.5,25"}],
+    *[{"--gradient-as-bucket-view": ""}, {"--interface": "eth0,eth1"}, {"--threads": "2"}],
+    *[{"--pin-ranks": ""}, {"--num-workers": "4"}],
 )
 COMMAND: Final = ("train.py", "--lr", "0.1")
 STARTS: Final = (None, Start(2), Start(2, 3, 1, "10.0.0.1:29500"))

@@ -37,13 +37,8 @@ def _findings(
             writer.add(
                 GRADIENT,
                 times=(
-                    bits,
-                    bits,
-                    values["non_finite"],
-                    values["first"],
-                    values["parameter"],
-                    values["checksum"],
-                    1000,
+                    *(bits, bits, values["non_finite"], values["first"], values["parameter"]),
+                    *(values["checksum"], 1000),
                 ),
                 step=step,
                 sequence=step,

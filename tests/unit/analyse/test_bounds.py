@@ -12,16 +12,16 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse import bounds, rhythm, slower, standstill, wire_fit
+from pyddpdiag.analyse import bounds, chance, slower, standstill, wire_fit
 from pyddpdiag.analyse.alone import alone
-from pyddpdiag.analyse.checks.node_lost import _is_lost
+from pyddpdiag.analyse.checks.ends import _is_lost
 from pyddpdiag.analyse.core_waits import core_waits
 from pyddpdiag.analyse.crowding import Crowding
+from pyddpdiag.analyse.endings import _ahead
 from pyddpdiag.analyse.episodes import late_steps
 from pyddpdiag.analyse.exposure import exposure_of
 from pyddpdiag.analyse.extra_time import ExtraTime, waits_per_cpu
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.interruption import _ahead
 from pyddpdiag.analyse.late_ranks import LateRank
 from pyddpdiag.analyse.lines import _if_seen
 from pyddpdiag.analyse.meetings import Meetings
@@ -228,12 +228,9 @@ def _latency(buckets: int, latency_ms: float) -> float:
 SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "LEAST_STEPS": (lambda: [_steps(number, 9.0, 10.0).can_judge for number in (3, 4)], [False, True]),
     "MANY_STEPS": (lambda: [bounds.confidence(number) for number in (9, 11)], ["medium", "high"]),
-    "TWICE": (
-        lambda: [_stretch(80, 30, after).spans[0].lasting for after in (2, 3)],
-        [True, False],
-    ),
+    "TWICE": (lambda: [_stretch(80, 30, after).spans[0].lasting for after in (2, 3)], [True, False]),
     "SEVERAL": (lambda: ["stretches" in _spans(count) for count in (3, 4)], [False, True]),
-    "MATTERS_SHARE": (lambda: [bounds.matters(cost, 100.0) for cost in (4.5, 5.5)], [False, True]),
+    "MATTERS_SHARE": (lambda: [bounds.severity(cost, 100.0) for cost in (4.5, 5.5)], ["note", "warning"]),
     "HEALTHY_SHARE": (lambda: [_waits(each, 100.0) for each in (9.0, 11.0)], [False, True]),
     "QUIET_SHARE": (lambda: [_late(each) for each in (11.0, 13.0)], ["low", "high"]),
     "LARGE_SHARE": (
@@ -243,7 +240,7 @@ SCENES: Final[dict[str, tuple[Callable[[], Any], Any]]] = {
     "WORTH_A_WORD": (lambda: [_grows(each) for each in (0.0105, 0.0125)], [False, True]),
     "NEARLY_ALL": (
         lambda: [
-            rhythm.period(np.cumsum([4] * 20 + [9] * odd, dtype=np.int64)) is not None for odd in (1, 4)
+            chance.period(np.cumsum([4] * 20 + [9] * odd, dtype=np.int64)) is not None for odd in (1, 4)
         ],
         [True, False],
     ),

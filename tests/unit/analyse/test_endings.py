@@ -361,14 +361,8 @@ def test_ranks_that_all_ended_at_one_place_are_only_a_note(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "note",
     [
-        "",
-        "x",
-        "15",
-        f"{GONE} 15",
-        f"{GONE} 99 1400000000\n",
-        f"{GONE} 15 -1\n",
-        "7 15 1400000000\n",
-        "\xff 1",
+        *("", "x", "15", f"{GONE} 15", f"{GONE} 99 1400000000\n", f"{GONE} 15 -1\n"),
+        *("7 15 1400000000\n", "\xff 1"),
     ],
 )
 def test_a_note_that_is_not_the_processs_own_is_nothing(note: str, tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import KINDS, Kind, brief
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Spans
-from pyddpdiag.report.run.figures import figures
-from pyddpdiag.report.run.where import where_chart
+from pyddpdiag.report.run.verdict import figures, where_chart
 
 MESSAGE = "rank 1 hums: 7.00 ms of each step, for no reason."
 

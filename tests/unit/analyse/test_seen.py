@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyddpdiag.analyse.seen import between, seen
+from pyddpdiag.analyse.looks import between, seen
 
 RUNS = 2000
 

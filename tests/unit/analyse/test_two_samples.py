@@ -9,7 +9,7 @@ import pytest
 from pyddpdiag.analyse.bounds import CHANCE
 from pyddpdiag.analyse.filing import FORWARD, PARTS, RankLines
 from pyddpdiag.analyse.lines import RunLines, Where
-from pyddpdiag.analyse.two_samples import Sample, joined
+from pyddpdiag.analyse.looks import Sample, joined
 from pyddpdiag.model.lines import Line, Stack
 
 ADAM, FORWARD_LINE, EXTRA, BACKWARD_LINE = (

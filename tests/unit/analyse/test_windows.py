@@ -20,7 +20,7 @@ from pyddpdiag.analyse.lines import RunLines
 from pyddpdiag.analyse.step_matrix import StepMatrix
 from pyddpdiag.analyse.usage import UsageMatrix
 from pyddpdiag.analyse.view import RunView
-from pyddpdiag.analyse.windows import gathered, stretches
+from pyddpdiag.analyse.windows import stretches
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.pipeline import load_report
 
@@ -76,26 +76,6 @@ def test_a_stretch_is_longer_than_chance_makes_it() -> None:
 def test_the_more_is_looked_at_the_longer_a_stretch_must_be() -> None:
     assert stretches(over(12000, (6000, 6020))) is None
     assert stretches(over(12000, (6000, 6030)), 64) is not None
-
-
-def test_a_short_stretch_is_told_from_chance_by_how_much_it_is_over() -> None:
-    noise = np.random.default_rng(5).normal(size=40)
-    much = noise + 30.0 * (over(40, (8, 20)) > 0)
-    assert stretches(much, 3) is None
-    found = gathered(much, 3)
-    assert found is not None and (found.begin, found.end, found.lasting) == (8, 20, False)
-    # As many anywhere in the run are no stretch, nor are a few in a row, nor is one that is hardly more than noise.
-    anywhere = noise + 30.0 * (np.arange(40) % 3 == 0)
-    assert gathered(anywhere, 3) is None
-    assert gathered(noise + 30.0 * (over(40, (8, 14)) > 0), 3) is None
-    assert gathered(noise, 3) is None and gathered(np.full(40, np.nan)) is None
-    assert gathered(over(40, (0, 40)) * 30.0) is None
-
-
-def test_noise_gathers_in_one_of_a_hundred_runs() -> None:
-    random = np.random.default_rng(7)
-    runs = [[gathered(random.standard_t(2, size=60), 2) for _ in range(2)] for _ in range(400)]
-    assert sum(any(run) for run in runs) <= 8
 
 
 def test_noise_at_the_bar_has_stretches_in_one_of_a_hundred_runs() -> None:

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from sample_entries import file, step
 
-from pyddpdiag.bench.between import ratio_of_runs, t_quantile, typical
 from pyddpdiag.bench.compare.compare import compare
-from pyddpdiag.bench.intervals import ratio_of_rounds, verdict
-from pyddpdiag.bench.reading import read
-from pyddpdiag.bench.results import by_launch, launches_of, save
+from pyddpdiag.bench.intervals import ratio_of_rounds, ratio_of_runs, t_quantile, typical, verdict
+from pyddpdiag.bench.results import by_launch, launches_of, read, save
 
 Run = list[list[float]]
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from support.trace_writer import BUCKET, PARAMETER, RankWriter, bucket_id, write_training
 
-from pyddpdiag.bench.bucket_time import bucket_seconds_per_step
-from pyddpdiag.bench.engine.collect import split_of
+from pyddpdiag.bench.engine.collect import bucket_seconds_per_step, split_of
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.scaling.split import split_of as split_of_run
+from pyddpdiag.scaling.model import split_of as split_of_run
 from pyddpdiag.train.events import TrainResult
 
 STEPS = 12

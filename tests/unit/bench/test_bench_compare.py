@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from sample_entries import file, reduce, step, training
+from support.commands import python
 
 from pyddpdiag.bench.compare.compare import compare
 from pyddpdiag.bench.compare.shown import page, print_comparison
 from pyddpdiag.bench.compare.tables import tables
-from pyddpdiag.bench.reading import article
-from pyddpdiag.bench.results import save
+from pyddpdiag.bench.results import article, save
 from pyddpdiag.cli import main
 from pyddpdiag.errors import NotComparableError, ResultError
 
@@ -159,12 +157,8 @@ def test_files_are_written_and_not_overwritten(tmp_path: Path, capsys: pytest.Ca
     assert main([*command, str(tmp_path / "out")]) == 0
     assert "slower" in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "compare-loss.png",
-        "compare-ratios.png",
-        "compare-speed-up.png",
-        "compare-trainings.png",
-        "compare.html",
-        "compare.json",
+        *("compare-loss.png", "compare-ratios.png", "compare-speed-up.png"),
+        *("compare-trainings.png", "compare.html", "compare.json"),
     ]
     assert (tmp_path / "out" / "compare-ratios.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-chart="ratios"' in (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")
@@ -182,6 +176,6 @@ def test_comparing_needs_no_torch(tmp_path: Path) -> None:
         "import sys; sys.modules['torch'] = None; sys.modules['pyddpdiag._native'] = None\n"
         f"from pyddpdiag.cli import main; sys.exit(main(['compare', {str(path)!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = python("-c", code, timeout_s=60)
     assert done.returncode == 0, done.stderr
     assert "article" in done.stdout

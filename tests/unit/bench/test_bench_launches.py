@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
-from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.launches import Launch, has_room, left_s, rounds_of_launches, share
-from pyddpdiag.bench.engine.news import Gathered, LeftOut, Measured
-from pyddpdiag.bench.engine.plan import Budget, SweepPlan
-from pyddpdiag.bench.engine.result_writer import ResultWriter, whole
+from pyddpdiag.bench.engine.collect import Collected, ResultWriter, whole
+from pyddpdiag.bench.engine.plan import (
+    Budget,
+    Gathered,
+    Launch,
+    LeftOut,
+    Measured,
+    SweepPlan,
+    has_room,
+    left_s,
+    rounds_of_launches,
+    share,
+)
 from pyddpdiag.bench.results import launches_of
 from pyddpdiag.errors import UsageError
 from pyddpdiag.ranks.interfaces import choose

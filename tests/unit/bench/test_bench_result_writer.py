@@ -15,13 +15,10 @@ import pytest
 
 from pyddpdiag.bench.cases import allreduce_cases
 from pyddpdiag.bench.compare.compare import compare
-from pyddpdiag.bench.engine.collect import Collected
-from pyddpdiag.bench.engine.news import Gathered, Measured
-from pyddpdiag.bench.engine.plan import Budget, SweepPlan
-from pyddpdiag.bench.engine.result_writer import ResultWriter
+from pyddpdiag.bench.engine.collect import Collected, ResultWriter
+from pyddpdiag.bench.engine.plan import Budget, Gathered, Measured, SweepPlan
 from pyddpdiag.bench.machine import cpu_name, machine_info
-from pyddpdiag.bench.reading import read
-from pyddpdiag.bench.results import save
+from pyddpdiag.bench.results import read, save
 from pyddpdiag.errors import ResultError, ResultWriteError, UsageError
 from pyddpdiag.ranks.interfaces import choose
 

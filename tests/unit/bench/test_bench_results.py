@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from support.commands import python
 
-from pyddpdiag.bench.reading import article, read
-from pyddpdiag.bench.results import Entry, save, scaling_entry, to_document
-from pyddpdiag.errors import (
-    ResultError,
-    ResultExistsError,
-    ResultVersionError,
-    ResultWriteError,
-    UsageError,
-)
+from pyddpdiag.bench.results import Entry, article, read, save, scaling_entry, to_document
+from pyddpdiag.errors import ResultError, ResultExistsError, ResultVersionError, ResultWriteError, UsageError
 
 
 def step(round_s: tuple[float, ...] = (0.01, 0.02, 0.03), **more: Any) -> Entry:

@@ -9,10 +9,9 @@ import pytest
 from support.processor_use import NOTHING, Extra, write
 from support.trace_writer import write_training
 
-from pyddpdiag.bench.compare.charts import charts, ratio_ticks, short_names
 from pyddpdiag.bench.compare.comparison import Pair
 from pyddpdiag.bench.compare.runs import compare_runs
-from pyddpdiag.bench.compare.shown import print_comparison
+from pyddpdiag.bench.compare.shown import charts, print_comparison, ratio_ticks, short_names
 from pyddpdiag.bench.intervals import Estimate, difference_of_rounds
 from pyddpdiag.cli import main
 

@@ -13,7 +13,7 @@ from pyddpdiag.bench.compare.tables import tables
 from pyddpdiag.live.answer import print_hang
 from pyddpdiag.live.state import Hang, RankState
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 WIDTHS = (60, 80, 100, 120)
 ERROR = "[pair.cc:547] Connection closed by peer [10.0.0.1]:29500"

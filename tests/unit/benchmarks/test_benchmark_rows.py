@@ -1,21 +1,20 @@
-"""The rows of pytest-benchmark's table: whose rounds they are, and which comparisons are measured for which selection.
-
-Real pytest runs, of benchmarks whose measuring is written down.
-"""
+"""The benchmarks: that they can be imported, and the rows of pytest-benchmark's table for a selection."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import python
 
 pytest.importorskip("pytest_benchmark", reason="the benchmarks need pytest-benchmark")
 
@@ -78,20 +77,13 @@ class Run:
         log, result = benchmarks / "log.jsonl", folder / "result.json"
         log.unlink(missing_ok=True)
         result.unlink(missing_ok=True)
-        self.process = subprocess.run(
-            [
-                *(sys.executable, "-m", "pytest", str(benchmarks)),
-                *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)),
-                *("-p", "no:cacheprovider", f"--benchmark-json={result}"),
-                *("--benchmark-storage", str(folder / "saved"), *options),
-            ],
+        self.process = python(
+            *("-m", "pytest", str(benchmarks)),
+            *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)),
+            *("-p", "no:cacheprovider", f"--benchmark-json={result}"),
+            *("--benchmark-storage", str(folder / "saved"), *options),
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=100,
-            check=False,
         )
         self.output = self.process.stdout + self.process.stderr
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
@@ -201,3 +193,18 @@ def test_a_count_of_rounds_that_cannot_be_right_is_refused(tmp_path: Path) -> No
     run = Run(tmp_path, "--rounds", "0")
     assert run.process.returncode == 4 and "--rounds" in run.output
     assert run.measured == []
+
+
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
+MODULES = [".".join(p.relative_to(FOLDER).with_suffix("").parts) for p in sorted(FOLDER.rglob("*.py"))]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(("__init__", "conftest"))])
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    importlib.import_module(name)
+
+
+def test_pytest_finds_the_benchmarks_when_none_is_named(pytestconfig: pytest.Config) -> None:
+    files = [p.name for p in FOLDER.glob("*.py") if "def test_" in p.read_text(encoding="utf-8")]
+    patterns = pytestconfig.getini("python_files")
+    assert files and all(any(fnmatch(name, pattern) for pattern in patterns) for name in files)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 import pyddpdiag
 from pyddpdiag import cli
@@ -15,18 +14,8 @@ from pyddpdiag.cli import main
 from pyddpdiag.cli.help import documentation
 
 GROUPS = (
-    "run",
-    "try",
-    "train",
-    "report",
-    "watch",
-    "hang",
-    "compare",
-    "doctor",
-    "bench",
-    "plan",
-    "collect",
-    "export",
+    *("run", "try", "train", "report", "watch", "hang", "compare", "doctor", "bench", "plan"),
+    *("collect", "export"),
 )
 MOST = {"run": 12, "try": 10, "train": 15}
 
@@ -105,7 +94,7 @@ def test_version_imports_no_torch() -> None:
         "import sys; from pyddpdiag.cli import main; code = main(['--version']); "
         "assert 'torch' not in sys.modules and code == 0"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = python("-c", program, timeout_s=60)
     assert done.returncode == 0, done.stderr
 
 

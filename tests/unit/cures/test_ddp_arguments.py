@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pyddpdiag.cures.ddp_arguments import overridden
+from pyddpdiag.cures.options import overridden
 
 
 def make(

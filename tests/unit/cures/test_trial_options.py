@@ -27,15 +27,9 @@ STARTS = Run(ranks=2, here=2, cores=8, threads=1, interfaces=("eth0", "lo"), in_
         {"cures": ["views+magic"]},
         {"cures": ["views+views"]},
         {"cures": ["compress+compress-fp16"]},
-        {"cures": ["buckets=x"]},
-        {"cures": ["buckets=-1"]},
-        {"cures": ["buckets=1:0"]},
-        {"cures": ["views=2"]},
-        {"cures": ["threads=2"]},
-        {"cures": "views"},
-        {"minutes": 0},
-        {"minutes": float("nan")},
-        {"keep": "all"},
+        *[{"cures": ["buckets=x"]}, {"cures": ["buckets=-1"]}, {"cures": ["buckets=1:0"]}],
+        *[{"cures": ["views=2"]}, {"cures": ["threads=2"]}, {"cures": "views"}, {"minutes": 0}],
+        *[{"minutes": float("nan")}, {"keep": "all"}],
     ],
 )
 def test_what_cannot_be_right_is_refused(options: dict[str, Any]) -> None:
@@ -108,7 +102,7 @@ def test_values_are_named_and_cures_are_on_together() -> None:
     # Each size that fits the module, and views with it.
     assert len(tried("views+buckets")) == 3
     assert tried("interface=eth0+eth1+threads=3", STARTS) == {
-        "interface eth0, eth1 + threads 3": Cures(interfaces=("eth0", "eth1"), threads=3),
+        "interface eth0, eth1 + threads 3": Cures(interfaces=("eth0", "eth1"), threads=3)
     }
     assert list(tried("views+workers", STARTS)) == ["views + workers 1", "views + workers 2"]
 

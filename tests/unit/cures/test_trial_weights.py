@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pyddpdiag.cures.trial_weights import Weights
+from pyddpdiag.cures.trial_agreement import Weights
 from pyddpdiag.model.tried import TODAY
 
 NAMES = ("a", "b")

@@ -14,7 +14,7 @@ import pytest
 from support.doctored import bad, command, paste, situation, variables_after
 
 from pyddpdiag import system
-from pyddpdiag.doctor import launcher_facts
+from pyddpdiag.doctor import check
 from pyddpdiag.doctor.check import Check, Outcome, Situation, Status
 from pyddpdiag.doctor.checks import addresses, batch, installed, launcher, rendezvous, threads, variables
 from pyddpdiag.doctor.torch_facts import Torch
@@ -52,7 +52,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 def some_interface() -> str:
-    return next(one.name for one in addresses.addresses.found())
+    return next(one.name for one in addresses.interfaces.found())
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_wrong_interface_names_are_explained_and_the_line_mends_them(value: str,
 
 
 def test_the_loopback_interface_is_wrong_for_several_machines_only() -> None:
-    name = next(one.name for one in addresses.addresses.found() if one.kind == "loopback")
+    name = next(one.name for one in addresses.interfaces.found() if one.kind == "loopback")
     environ = {"GLOO_SOCKET_IFNAME": name}
     assert bad(addresses.check, situation(environ)) == []
     several = situation(environ, world_size=4, local_world_size=2)
     (outcome,) = bad(addresses.check, several)
     assert outcome.status is Status.FAIL
-    if addresses.addresses.outward() is not None:
+    if addresses.interfaces.outward() is not None:
         again = situation(pasted(outcome, environ), world_size=4, local_world_size=2)
         assert bad(addresses.check, again) == []
 
@@ -145,7 +145,7 @@ def test_missing_variables_are_named() -> None:
 def test_launchers_are_known_by_their_variables(
     environ: dict[str, str], by: str, place: tuple[int | None, ...]
 ) -> None:
-    found = launcher_facts.read(environ)
+    found = check.read(environ)
     assert (found.by, (found.rank, found.world_size, found.local_rank, found.local_world_size)) == (by, place)
 
 
@@ -249,7 +249,7 @@ def test_master_addresses_that_cannot_work() -> None:
         (outcome, *_) = bad(rendezvous.check, situation(environ, TcpTarget(host, 29555), **options))
         right = pasted(outcome, environ or {})["MASTER_ADDR"]
         again = bad(rendezvous.check, situation(environ, TcpTarget(right, 29555), **options))
-        local = addresses.addresses.outward() is None and "loopback address" in outcome.text
+        local = addresses.interfaces.outward() is None and "loopback address" in outcome.text
         # A machine without a network has nothing better to offer; another's address is just not served yet.
         assert local or not [one for one in again if one.name == "MASTER_ADDR"]
         return outcome.text

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import ran
 from support.doctored import command, environment, paste
 
 from pyddpdiag import system
 from pyddpdiag._loader import built_with
-from pyddpdiag.doctor import cxx_runtime
-from pyddpdiag.doctor.check import Situation, Status
+from pyddpdiag.doctor.check import Launch, Situation, Status
 from pyddpdiag.doctor.checks import installed
-from pyddpdiag.doctor.launcher_facts import Launch
 from pyddpdiag.messages.shells import Shell, write
 
 pytestmark = pytest.mark.slow
@@ -57,14 +55,7 @@ def before_all_others(*folders: Path) -> dict[str, str]:
 
 
 def checks(variables: dict[str, str]) -> dict[str, Any]:
-    done = subprocess.run(
-        command("--json"),
-        env=environment(variables),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    done = ran(*command("--json"), env=environment(variables), timeout_s=TIMEOUT_S)
     assert done.stdout, done.stderr
     return {one["name"]: one for one in json.loads(done.stdout)["checks"]}
 
@@ -119,8 +110,8 @@ def test_a_torch_whose_libraries_do_not_load_is_explained(tmp_path: Path) -> Non
 def test_a_windows_without_the_runtime_gets_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "WINDOWS", True)
     monkeypatch.setenv("SYSTEMROOT", str(tmp_path))
-    monkeypatch.setattr(cxx_runtime, "loaded", lambda name: None)
-    monkeypatch.setattr(cxx_runtime, "beside_python", lambda: tmp_path)
+    monkeypatch.setattr(installed, "loaded", lambda name: None)
+    monkeypatch.setattr(installed, "beside_python", lambda: tmp_path)
     outcomes = {one.name: one for one in installed.check(Situation({}, Launch(), None, "", Shell.POWERSHELL))}
     runtime = outcomes["C++ runtime"]
     assert runtime.status is Status.FAIL and "msvcp140.dll is not installed" in runtime.text

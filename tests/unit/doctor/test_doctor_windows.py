@@ -14,7 +14,6 @@ import pytest
 from support.doctored import bad, situation
 
 from pyddpdiag import cli, system
-from pyddpdiag.doctor import cxx_runtime
 from pyddpdiag.doctor.check import Outcome, Status
 from pyddpdiag.doctor.checks import installed, launcher, threads, variables
 from pyddpdiag.doctor.checks import torchrun as torchrun_check
@@ -65,8 +64,7 @@ def test_run_says_before_the_start_that_a_torchrun_will_fail(
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(
-        "pyddpdiag.integrations.recorded_command.run",
-        lambda words, *_, **__: started.append(words) or 0,
+        "pyddpdiag.integrations.recorded_command.run", lambda words, *_, **__: started.append(words) or 0
     )
 
     def said(*words: str) -> str:
@@ -117,7 +115,7 @@ def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> No
     path = tmp_path / "msvcp140.dll"
     fixed = struct.pack("<IIII", 0xFEEF04BD, 0x10000, (14 << 16) | 29, (30133 << 16) | 2)
     path.write_bytes(b"MZ" + b"\0" * 500 + fixed + b"\0" * 100)
-    assert cxx_runtime.file_version(path) == (14, 29, 30133, 2)
+    assert installed.file_version(path) == (14, 29, 30133, 2)
     assert installed._runtime(path).status is Status.WARN
     path.write_bytes(
         b"MZ" + fixed.replace(struct.pack("<I", (14 << 16) | 29), struct.pack("<I", (14 << 16) | 44))
@@ -126,7 +124,7 @@ def test_the_version_of_a_windows_library_is_read_anywhere(tmp_path: Path) -> No
     missing = installed._runtime(None)
     assert missing.status is Status.FAIL and "VCRedist" in write(missing.lines[0], Shell.POWERSHELL)
     path.write_bytes(b"MZ")
-    assert cxx_runtime.file_version(path) is None
+    assert installed.file_version(path) is None
 
 
 def test_the_runtime_that_is_loaded_counts_before_the_one_beside_python_and_the_systems(

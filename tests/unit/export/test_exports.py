@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.commands import python
 from support.pages import skip_without
 from support.promised import need
 from support.shown_run import write_shown
@@ -22,7 +22,7 @@ from support.trace_writer import COLLECTIVE, MS, record_dtype, write_training
 
 from pyddpdiag.cli import main
 from pyddpdiag.export.chrome import COMMUNICATION
-from pyddpdiag.export.read import read_run
+from pyddpdiag.export.run import read_run
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.events import lanes
 from pyddpdiag.trace.layout import Kind, StepTime
@@ -124,12 +124,7 @@ def test_holistic_trace_analysis_agrees(chrome: Path, folder: Path, tmp_path: Pa
     skip_without("hta")
     program, answer = tmp_path / "analysis.py", tmp_path / "answer.json"
     program.write_text(ANALYSIS, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), str(chrome / "chrome"), str(answer)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = python("-W", "ignore", str(program), str(chrome / "chrome"), str(answer), timeout_s=240)
     if "ModuleNotFoundError" in done.stderr:
         need("tools", f"Holistic Trace Analysis lacks a part: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
@@ -205,10 +200,10 @@ def test_too_much_for_a_viewer_says_which_part_fits(
     export = ["export", str(folder), "--chrome", "--output-dir", str(tmp_path)]
     records = sum(held_records(folder))
     for most, said in ((1.3 * records, "--steps 0-"), (records - 1, "more events than any viewer opens")):
-        monkeypatch.setattr("pyddpdiag.export.read.MOST_EVENTS", most)
+        monkeypatch.setattr("pyddpdiag.export.run.MOST_EVENTS", most)
         assert main(export) == 2
         assert said in capsys.readouterr().err
-        monkeypatch.setattr("pyddpdiag.export.read.open_run", lambda *_, **__: pytest.fail("read"))
+        monkeypatch.setattr("pyddpdiag.export.run.open_run", lambda *_, **__: pytest.fail("read"))
 
 
 def test_pandas_reads_csv_and_parquet_alike(folder: Path, tmp_path: Path) -> None:
@@ -334,10 +329,7 @@ def test_nothing_is_exported_by_default_and_nothing_is_overwritten(
 
 
 def test_a_package_that_is_missing_is_named_and_none_is_needed_for_tensorboard(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("pyarrow", "tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 from support.pages import skip_without
 from support.shown_run import write_shown
 
@@ -74,5 +74,5 @@ def test_it_needs_no_torch(folder: Path) -> None:
         "import sys; sys.modules['torch'] = None; sys.modules['pyddpdiag._native'] = None\n"
         f"import pyddpdiag; pyddpdiag.load({str(folder)!r})._repr_html_()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = python("-c", code, timeout_s=120)
     assert done.returncode == 0, done.stderr

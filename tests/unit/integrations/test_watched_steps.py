@@ -24,6 +24,7 @@ class Marks:
     """Counts steps."""
 
     open = True
+    signs = None
     ended = 0
 
     def begin(self) -> None:
@@ -37,7 +38,7 @@ def watched_with(marks: object) -> Any:
     watched: Any = Watched(None, {})
     watched._process = os.getpid()
     watched.session = SimpleNamespace(
-        steps=marks, recorder=SimpleNamespace(core=SimpleNamespace(closed=False))
+        steps=marks, recorder=SimpleNamespace(modules=SimpleNamespace(closed=False))
     )
     return watched
 
@@ -50,16 +51,16 @@ def test_a_step_ends_with_the_last_of_its_optimizers() -> None:
     marks = Marks()
     watched, one, other = watched_with(marks), optimizer(), optimizer()
     for each, ended in ((one, 1), (other, 2)):
-        watched._optimizer_stepped(each)
+        watched.stepped(each)
         assert marks.ended == ended
     watched._stepped.clear()  # a pass begins
-    watched._optimizer_stepped(one)
+    watched.stepped(one)
     assert marks.ended == 2
-    watched._optimizer_stepped(other)
+    watched.stepped(other)
     assert marks.ended == 3
     watched._stepped.clear()
-    watched._optimizer_stepped(one)
-    watched._optimizer_stepped(one)  # more often than the other
+    watched.stepped(one)
+    watched.stepped(one)  # more often than the other
     assert marks.ended == 4 and list(watched._optimizers) == [id(one)]
     del one, each
     gc.collect()
@@ -67,7 +68,7 @@ def test_a_step_ends_with_the_last_of_its_optimizers() -> None:
 
 
 def test_an_error_of_ours_ends_no_step_of_an_optimizer() -> None:
-    watched_with(None)._optimizer_stepped(optimizer())
+    watched_with(None).stepped(optimizer())
 
 
 def test_a_set_by_identity_needs_no_hash_and_keeps_nothing_alive() -> None:

@@ -6,8 +6,7 @@ import pytest
 from support.seen_messages import SEEN_WITH_LOOKALIKES
 
 import pyddpdiag
-from pyddpdiag.messages.catalog import CATALOG
-from pyddpdiag.messages.explain import explain, recognise
+from pyddpdiag.messages.explain import CATALOG, explain, recognise
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell
 
@@ -193,11 +192,7 @@ SEEN: list[tuple[str, str, dict[str, str]]] = [
         "expected size.",
         {"received": "16", "expected": "12"},
     ),
-    (
-        "aborted_at_exit",
-        "terminate called without an active exception\nFatal Python error: Aborted",
-        {},
-    ),
+    ("aborted_at_exit", "terminate called without an active exception\nFatal Python error: Aborted", {}),
     (
         "one_thread",
         "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your "

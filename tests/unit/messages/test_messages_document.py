@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from pyddpdiag.messages.catalog import CATALOG
+from pyddpdiag.messages.explain import CATALOG
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -63,12 +63,8 @@ def test_a_rank_that_was_still_busy_is_the_suspect_of_those_that_waited() -> Non
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (-9, "rank_killed"),
-        (-11, "rank_crashed"),
-        (-6, "rank_aborted"),
-        (-7, "shared_memory_full"),
-        (-4, "illegal_instruction"),
-        (3221225477, "rank_crashed"),
+        *[(-9, "rank_killed"), (-11, "rank_crashed"), (-6, "rank_aborted")],
+        *[(-7, "shared_memory_full"), (-4, "illegal_instruction"), (3221225477, "rank_crashed")],
     ],
 )
 def test_what_an_exit_code_means(code: int, kind: str) -> None:

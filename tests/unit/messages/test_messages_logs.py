@@ -1,8 +1,13 @@
-"""Several ranks' logs: the one to blame is named, its victims are called so."""
+"""Several ranks' logs, made and from public reports: the one to blame is named, its victims are called so."""
 
 from __future__ import annotations
 
+import pytest
+from support import public_reports, public_reports_launchers, public_reports_mixed
+from support.public_logs import Report
+
 from pyddpdiag.messages.logs import OWN_ERROR, read
+from pyddpdiag.messages.shells import Shell
 
 CLOSED = (
     "Traceback (most recent call last):\n  File 'train.py', line 3\n"
@@ -86,3 +91,18 @@ def test_nothing_known_is_said() -> None:
     verdict = read({"rank_0.log": "ERROR: no licence\n", "rank_1.log": ""})
     assert not verdict.explanation.known
     assert "No known message" in verdict.sentence
+
+
+REPORTS = public_reports.REPORTS + public_reports_launchers.REPORTS + public_reports_mixed.REPORTS
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.source)
+def test_the_first_line_is_right(report: Report) -> None:
+    verdict = read(report.logs, lines_for=Shell.POSIX)
+    assert (verdict.explanation.kind, verdict.culprits) == (report.kind, report.culprits), verdict.sentence
+
+
+def test_they_are_of_different_kinds() -> None:
+    assert len(public_reports.REPORTS) == 30
+    assert len({report.source for report in REPORTS}) == len(REPORTS)
+    assert len({report.situation for report in REPORTS}) == len(REPORTS)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from support.public_logs import SITE, raised
 
-from pyddpdiag.doctor.logs import exit_code
+from pyddpdiag.doctor.main import log_exit_code as exit_code
 from pyddpdiag.messages.logs import NO_ERROR, OWN_ERROR, THREAD_ERROR, read
 
 VICTIM = raised(

@@ -27,11 +27,7 @@ def test_numbers_have_about_three_digits(value: float, text: str) -> None:
 
 def test_words() -> None:
     assert [size(n) for n in (0, 999, 4096, 25_200_000, 3 * 10**9)] == [
-        "0 B",
-        "999 B",
-        "4.10 kB",
-        "25.2 MB",
-        "3.00 GB",
+        *("0 B", "999 B", "4.10 kB", "25.2 MB", "3.00 GB")
     ]
     assert (count(1, "step"), count(2, "step"), percent(0.386)) == ("1 step", "2 steps", "39%")
     assert listed(range(3)) == "0, 1, 2"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyddpdiag.paths.shared_hosts import Readers, agree
+from pyddpdiag.paths.shared_setup import Readers, agree
 
 
 def _seen(*ranks: list[int]) -> list[Readers]:

@@ -13,11 +13,7 @@ NEW = Protocol()
 @pytest.mark.parametrize(
     ("ranks", "operations", "units", "hands_out"),
     [
-        (2, 1, 3, False),
-        (2, 3, 1, False),
-        (3, 1, 2, False),
-        (3, 2, 1, False),
-        (2, 2, 2, True),
+        *[(2, 1, 3, False), (2, 3, 1, False), (3, 1, 2, False), (3, 2, 1, False), (2, 2, 2, True)],
         (3, 1, 1, True),
     ],
 )

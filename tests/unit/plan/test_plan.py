@@ -15,11 +15,11 @@ from pyddpdiag.bench.compare.runs import compare_runs
 from pyddpdiag.cli import main
 from pyddpdiag.model.words import milliseconds
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.plan.paths import HALVED
 from pyddpdiag.plan.read import plan_folder
+from pyddpdiag.plan.ring import HALVED
 from pyddpdiag.plan.settings import Plan, Row
 from pyddpdiag.plan.text import scaling_sentence
-from pyddpdiag.report.run.figures import figures
+from pyddpdiag.report.run.verdict import figures
 
 ROUND_MS, MS_PER_MIB = 0.5, 4.0
 PARAMETERS = 12
@@ -302,11 +302,7 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["schema_version"]) == ("plan", 1)
     assert [each["kind"] for each in found["rows"]] == [
-        "recorded",
-        "replayed",
-        "planned",
-        "planned",
-        "planned",
+        *("recorded", "replayed", "planned", "planned", "planned")
     ]
 
 

@@ -7,8 +7,7 @@ import signal
 import pytest
 
 from pyddpdiag.errors import TrainError
-from pyddpdiag.ranks.blame import Trouble, blame, describe_exit
-from pyddpdiag.ranks.failure import describe, short
+from pyddpdiag.ranks.failure import Trouble, blame, describe, describe_exit, short
 
 RESET = (
     "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Read error [127.0.0.1]:3468: Connection "

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import meeting, stale
-from pyddpdiag.ranks.hello import MARK, MAX_BYTES, Hello
-from pyddpdiag.ranks.meeting import KEY, introduce, meet
+from pyddpdiag.ranks.meeting import KEY, MARK, MAX_BYTES, Hello, introduce, meet
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
 from pyddpdiag.ranks.stale import FileState, await_usable, judge, read_hellos
 from pyddpdiag.system import processes

@@ -13,8 +13,7 @@ import torch.distributed as dist
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import meeting
-from pyddpdiag.ranks.hello import Hello
-from pyddpdiag.ranks.meeting import introduce, meet
+from pyddpdiag.ranks.meeting import Hello, introduce, meet
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
 from pyddpdiag.system import processes
 

@@ -89,14 +89,8 @@ def test_tcp_url() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "tcp://node0",
-        "tcp://:29500",
-        "tcp://node0:0",
-        "tcp://node0:70000",
-        "tcp://node0:x",
-        "http://a",
-        "a",
-        "",
+        *("tcp://node0", "tcp://:29500", "tcp://node0:0", "tcp://node0:70000", "tcp://node0:x"),
+        *("http://a", "a", ""),
     ],
 )
 def test_bad_urls_are_refused(url: str) -> None:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from pyddpdiag.errors import RendezvousError
 from pyddpdiag.ranks import stale
-from pyddpdiag.ranks.hello import Hello
-from pyddpdiag.ranks.meeting import KEY, introduce
+from pyddpdiag.ranks.meeting import KEY, Hello, introduce
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
 from pyddpdiag.ranks.stale import FileState, await_usable, judge, read_hellos
 

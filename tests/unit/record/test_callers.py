@@ -69,11 +69,7 @@ def test_a_loop_s_own_call_is_the_package_s_and_a_call_back_is_the_script_s(call
     functions("__main__", "def step():\n  reduce()\n\nfit(step)", fit=loop["fit"], reduce=calls["reduce"])
     assert (
         calls["found"]
-        == [
-            ("lightning/loops/epoch.py:8 in advance", "lightning"),
-            ("train.py:2 in step", ""),
-        ]
-        * 2
+        == [("lightning/loops/epoch.py:8 in advance", "lightning"), ("train.py:2 in step", "")] * 2
     )
 
 

@@ -25,14 +25,8 @@ def _refuses(*_: object, **__: object) -> NoReturn:
 
 def _hostile(base: type) -> type:
     names = (
-        "__len__",
-        "__iter__",
-        "__getitem__",
-        "__getattribute__",
-        "__str__",
-        "__repr__",
-        "__eq__",
-        "__hash__",
+        *("__len__", "__iter__", "__getitem__", "__getattribute__", "__str__", "__repr__"),
+        *("__eq__", "__hash__"),
     )
     return type(
         "Hostile", (base,), {**dict.fromkeys((*names, "values", "keys", "__class_getitem__"), _refuses)}
@@ -74,12 +68,7 @@ WHOLES: list[Make] = [
     lambda: _hostile(tuple)([ONE, TWO]),
 ]
 OTHERS: list[Make] = [
-    Anything,
-    _hostile(object),
-    lambda: Slotted(ONE),
-    lambda: 3,
-    lambda: None,
-    lambda: "text",
+    *[Anything, _hostile(object), lambda: Slotted(ONE), lambda: 3, lambda: None, lambda: "text"],
     lambda: iter([ONE]),
 ]
 

@@ -85,6 +85,27 @@ def test_how_far_a_schedule_was_of_what_it_was_made_for(
     assert (one.planned_since, one.scheduled) == ((planned // 2, planned) if ends and planned else (None, 30))
 
 
+def test_what_rests_is_what_nothing_is_kept_of() -> None:
+    """A step that is only counted leaves the same behind as one that is looked at, whatever the rate does meanwhile."""
+    optimizers = [torch.optim.SGD(_parameters(), lr=0.5) for _ in range(2)]
+    schedules = [LambdaLR(one, lambda step: float(not 300 <= step < 310)) for one in optimizers]
+    counted, looked_at = (Stepping(one) for one in optimizers)
+    rested = 0
+    for _ in range(700):
+        for one in optimizers:
+            one.step()
+        if counted.rests(optimizers[0]):
+            rested += 1
+        else:
+            counted.begins(optimizers[0])
+        looked_at.begins(optimizers[1])
+        assert not (counted.rested and looked_at.closely) and counted.due is looked_at.due
+        assert _seen(counted) == _seen(looked_at)
+        for schedule in schedules:
+            schedule.step()
+    assert rested > 400
+
+
 def test_a_rate_that_rises_again_has_not_ended() -> None:
     optimizer = torch.optim.SGD(_parameters(), lr=0.5)
     stepping = Stepping(optimizer)

@@ -22,7 +22,7 @@ from pyddpdiag.integrations.started_ranks import Start
 from pyddpdiag.integrations.tasks import Task
 from pyddpdiag.model.node import NodeNote, note_name
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.remote import channel, door, gather, secret
+from pyddpdiag.remote import channel, gather, secret
 from pyddpdiag.remote.gather import Gathered, Gatherer, send
 
 LONG_S = 120.0
@@ -178,7 +178,7 @@ def test_a_stranger_must_show_who_it_is_in_time(
 
 
 def test_of_many_strangers_the_oldest_goes(nodes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(channel, "MOST_UNKNOWN", 3)
     one, two = nodes
     first = Gatherer(one, 2, 0, SECRETS)
 

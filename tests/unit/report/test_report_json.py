@@ -16,8 +16,7 @@ from pyddpdiag.model.account import PARTS
 from pyddpdiag.model.cube import PARTS as STEP_PARTS
 from pyddpdiag.model.cube import SPANS
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_dict, report_to_json
-from pyddpdiag.report.saved import report_from_dict
+from pyddpdiag.report.json import report_from_dict, report_to_dict, report_to_json
 
 
 def keys(text: str) -> set[str]:

@@ -29,7 +29,7 @@ from pyddpdiag.report.charts.picture import as_png
 from pyddpdiag.report.charts.plotly import figure
 from pyddpdiag.report.page import Paragraph, Section, page
 from pyddpdiag.report.screen import screen_for
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 TABLE = Table(
     "Times <ms>",

@@ -11,7 +11,7 @@ from support.trace_writer import MS, RankWriter
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.run.buckets import parts
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.layout import Flag
 

@@ -12,8 +12,7 @@ from support.trace_writer import IN_FLIGHT, MS, RankWriter, write_training
 import pyddpdiag
 from pyddpdiag.errors import ReportFileError, UsageError
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_dict, report_to_json
-from pyddpdiag.report.saved import report_from_dict
+from pyddpdiag.report.json import report_from_dict, report_to_dict, report_to_json
 
 
 def _runs(folder: Path) -> list[Path]:

@@ -30,9 +30,8 @@ from pyddpdiag.model.tried import (
     tried_to_json,
 )
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_json
+from pyddpdiag.report.json import read_report, report_to_json
 from pyddpdiag.report.run.page import sections
-from pyddpdiag.report.saved import read_report
 from pyddpdiag.report.text import print_text
 from pyddpdiag.report.trial import answer, compared, status, table
 

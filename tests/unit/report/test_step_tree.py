@@ -14,8 +14,7 @@ from pyddpdiag.analyse.anatomy import anatomy
 from pyddpdiag.model.cube import PARTS, RankParts
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_json
-from pyddpdiag.report.saved import read_report
+from pyddpdiag.report.json import read_report, report_to_json
 from pyddpdiag.report.text import machines_line, print_text
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from pyddpdiag.errors import UsageError
-from pyddpdiag.scaling import charts, parse_sizes, table
+from pyddpdiag.scaling import charts, parse_sizes
 from pyddpdiag.scaling.model import Run, Split
 from pyddpdiag.train.events import EpochDone, TrainResult
 
@@ -28,9 +28,9 @@ RUNS = [
 def test_speed_up_efficiency_and_the_missing_part() -> None:
     assert RUNS[1].speed_up(RUNS[0]) == 2.5
     assert RUNS[1].efficiency(RUNS[0]) == 0.625
-    text = table.text(RUNS)
+    text = charts.text(RUNS)
     assert "1m 40s" in text and "40.0s" in text and "2.50x" in text and "62%" in text
-    columns = table.tables(RUNS)[1].columns
+    columns = charts.tables(RUNS)[1].columns
     ideal, real, missing, compute, wait, exposed, other = (
         float(str(columns[name][0]))
         for name in ("ideal", "real", "missing", "compute", "data", "exposed", "other")
@@ -46,7 +46,7 @@ def test_curves_are_against_epoch_and_time() -> None:
 
 def test_unknown_parts_are_no_zeros() -> None:
     plain = one(2, 60.0, Split(None, 2.0, None, None, None, None))
-    missing = table.tables([RUNS[0], plain])[1]
+    missing = charts.tables([RUNS[0], plain])[1]
     assert missing.columns["compute"] == ["-"]
     assert missing.columns["data"] == ["0.00"]
 
@@ -56,7 +56,7 @@ def test_unknown_parts_are_no_zeros() -> None:
     [(9.96, "10.0s"), (59.9, "59.9s"), (61, "1m 01s"), (3418, "56m 58s"), (7265, "2h 01m 05s")],
 )
 def test_durations(seconds: float, words: str) -> None:
-    assert table.duration(seconds) == words
+    assert charts.duration(seconds) == words
 
 
 def test_the_page_escapes_names() -> None:
@@ -72,10 +72,10 @@ def test_sizes() -> None:
 
 
 def test_one_number_of_ranks_says_so() -> None:
-    assert "nothing to compare with" in table.text(RUNS[:1])
+    assert "nothing to compare with" in charts.text(RUNS[:1])
 
 
 def test_it_has_the_signs_of_the_stream_that_it_is_for() -> None:
-    assert "\u2500" in table.text(RUNS)
-    page = table.text(RUNS, io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
+    assert "\u2500" in charts.text(RUNS)
+    page = charts.text(RUNS, io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
     assert page.isascii() and "-----" in page

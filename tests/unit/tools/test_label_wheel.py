@@ -27,8 +27,7 @@ def wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
         archive.writestr(f"{name}/__init__.py", "")
         archive.writestr(f"{info}/METADATA", "\n".join(lines) + "\n\nVersion: of the description\n")
         archive.writestr(
-            f"{info}/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         archive.writestr(f"{info}/RECORD", f"{name}/__init__.py,,\n{info}/RECORD,,\n")
     return path
@@ -74,13 +73,7 @@ def test_pip_takes_the_wheel_that_fits(tmp_path: Path, asked: list[str], got: li
         label_wheel.label(wheel(page, "pyddpdiag", "0.1.0", f"torch=={minor}.*"))
     taken = tmp_path / "taken"
     command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--isolated",
-        "download",
-        "--quiet",
-        "--no-index",
+        *(sys.executable, "-m", "pip", "--isolated", "download", "--quiet", "--no-index"),
         "--no-cache-dir",
     ]
     done = ran(*command, "--find-links", page, "--dest", taken, *asked)

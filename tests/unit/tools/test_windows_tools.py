@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.commands import ran
 from support.promised import need
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
@@ -61,10 +61,7 @@ def test_what_is_no_dll_is_refused(tmp_path: Path) -> None:
             "c10::impl::Modes::any_modes_set(bool)",
         ),
         ("int __cdecl torch::autograd::get_task_id(void)", "torch::autograd::get_task_id()"),
-        (
-            "void __cdecl at::reenableCallback(unsigned __int64)",
-            "at::reenableCallback(unsigned long long)",
-        ),
+        ("void __cdecl at::reenableCallback(unsigned __int64)", "at::reenableCallback(unsigned long long)"),
         (
             "public: void __cdecl A::queue_callback(class std::function<void __cdecl(void)>)",
             "A::queue_callback(std::function<void ()>)",
@@ -139,7 +136,7 @@ def test_what_takes_an_iterator_for_a_pointer_does_not_compile_with_libcxx(
         compiler, refused = "", str(error)
     need("libcxx", refused)
     command = [compiler, "-std=c++20", *libcxx.flags(), "-fsyntax-only", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ran(*command)
     assert (done.returncode == 0) == compiles, done.stderr
 
 

@@ -14,7 +14,7 @@ from pyddpdiag.integrations import node_beat
 from pyddpdiag.integrations.node_beat import NodeBeat
 from pyddpdiag.model.node import note_name
 from pyddpdiag.system.clock import clock_identity, monotonic_ns
-from pyddpdiag.trace.nodes import read_nodes, read_note
+from pyddpdiag.trace.notes import read_node, read_nodes
 
 NODE = "00112233aabbccdd"
 
@@ -59,28 +59,15 @@ def test_without_traces_nothing_is_left_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        '{"host": "on',
-        "[]",
-        "null",
-        "{}",
-        "[" * 5000,
+        *("", '{"host": "on', "[]", "null", "{}", "[" * 5000),
         *(
             json.dumps(
                 {"host": "h", "clock": "c", "pid": 7, "at_ns": 5, "at_s": 1.0, "exit_code": None, **wrong}
             )
             for wrong in (
-                {"host": 3},
-                {"at_ns": 0},
-                {"at_ns": 2**61},
-                {"at_ns": 1.5},
-                {"at_s": "now"},
-                {"at_s": 1e12},
-                {"pid": None},
-                {"exit_code": "0"},
-                {"codes": 3},
-                {"codes": {"1": "9"}},
-                {"signal": 9},
+                *[{"host": 3}, {"at_ns": 0}, {"at_ns": 2**61}, {"at_ns": 1.5}, {"at_s": "now"}],
+                *[{"at_s": 1e12}, {"pid": None}, {"exit_code": "0"}, {"codes": 3}],
+                *[{"codes": {"1": "9"}}, {"signal": 9}],
             )
         ),
     ],
@@ -92,10 +79,10 @@ def test_what_is_no_note_is_left_out(tmp_path: Path, text: str) -> None:
 
 
 def test_names_from_elsewhere_are_cleaned(tmp_path: Path) -> None:
-    note = read_note(write_note(tmp_path, host="a\x1b[2Jb" * 100, signal="SIG\nTERM"))
+    note = read_node(write_note(tmp_path, host="a\x1b[2Jb" * 100, signal="SIG\nTERM"))
     assert note is not None
     assert "\x1b" not in note.host and "\n" not in note.signal and len(note.host) <= 255
-    assert read_note(tmp_path / "node_x.json") is None
+    assert read_node(tmp_path / "node_x.json") is None
 
 
 def test_collecting_brings_notes_along_and_keeps_the_newest(tmp_path: Path) -> None:

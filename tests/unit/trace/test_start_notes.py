@@ -64,14 +64,8 @@ def test_an_earlier_runs_note_goes_with_its_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"rank": 0},
-        {"rank": -1},
-        {"rank": 2},
-        {"pid": "x"},
-        {"host": 7},
-        {"since_ns": 70 * S},
-        {"world_size": True},
-        None,
+        *[{"rank": 0}, {"rank": -1}, {"rank": 2}, {"pid": "x"}, {"host": 7}, {"since_ns": 70 * S}],
+        *[{"world_size": True}, None],
     ],
 )
 def test_what_no_rank_writes_is_no_note(tmp_path: Path, change: dict[str, object] | None) -> None:

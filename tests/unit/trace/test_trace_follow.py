@@ -108,12 +108,7 @@ def test_the_newest_records_of_a_ring_come_in_order(tmp_path: Path) -> None:
 
 def test_the_slots_of_tickets() -> None:
     for since, end, capacity, there in (
-        (0, 5, 8, 8),
-        (5, 8, 8, 8),
-        (6, 11, 8, 8),
-        (3, 20, 8, 8),
-        (9, 9, 8, 8),
-        (6, 11, 8, 7),
+        *[(0, 5, 8, 8), (5, 8, 8, 8), (6, 11, 8, 8), (3, 20, 8, 8), (9, 9, 8, 8), (6, 11, 8, 7)],
     ):
         found = [
             slot

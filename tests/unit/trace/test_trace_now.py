@@ -22,8 +22,8 @@ from pyddpdiag.model.now import Now, RankNow
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.system import clock as machine_clock
 from pyddpdiag.system import processes
+from pyddpdiag.trace import now
 from pyddpdiag.trace import now as module
-from pyddpdiag.trace import reader_clock
 from pyddpdiag.trace.now import observe
 from pyddpdiag.trace.run import open_run
 
@@ -255,8 +255,8 @@ def test_a_trace_before_the_machines_start_is_of_another_clock_where_the_identit
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As on Windows, where the identity is the machine's and the counter restarts with each start."""
-    monkeypatch.setattr(reader_clock, "linux_identity", lambda: "")
-    for place in (reader_clock, machine_clock):
+    monkeypatch.setattr(now, "linux_identity", lambda: "")
+    for place in (now, machine_clock):
         monkeypatch.setattr(place, "clock_identity", lambda: "a machine")
     writer = own_writer(os.getpid())
     writer.write(tmp_path)

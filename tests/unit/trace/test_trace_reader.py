@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.trace_writer import (
-    BUCKET,
-    COMPLETE,
-    IN_FLIGHT,
-    RankWriter,
-    header_page,
-)
+from support.trace_writer import BUCKET, COMPLETE, IN_FLIGHT, RankWriter, header_page
 
 from pyddpdiag.errors import TraceError, TraceVersionError
 from pyddpdiag.system.regular_file import RegularFile
@@ -201,14 +195,8 @@ def test_newer_major_says_which_version_was_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("capacity", 0),
-        ("capacity", 2**63),
-        ("record_bytes", 64),
-        ("header_bytes", 0),
-        ("world_size", 0),
-        ("world_size", 2**31),
-        ("rank", 7),
-        ("wall_ns", -1),
+        *[("capacity", 0), ("capacity", 2**63), ("record_bytes", 64), ("header_bytes", 0)],
+        *[("world_size", 0), ("world_size", 2**31), ("rank", 7), ("wall_ns", -1)],
         ("monotonic_ns", 2**62),
     ],
 )

@@ -111,15 +111,9 @@ def test_renamed_file_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "other.ddptrace",
-        "rank_1_old.ddptrace",
-        "rank_01.ddptrace",
-        "rank_.ddptrace",
-        "rank_-1.ddptrace",
-        "rank_12345678.ddptrace",
-        "rank_\u0661.ddptrace",
-        "rank_1.ddptrace.ddptrace",
-        ".ddptrace.ddptrace",
+        *("other.ddptrace", "rank_1_old.ddptrace", "rank_01.ddptrace", "rank_.ddptrace"),
+        *("rank_-1.ddptrace", "rank_12345678.ddptrace", "rank_\u0661.ddptrace"),
+        *("rank_1.ddptrace.ddptrace", ".ddptrace.ddptrace"),
     ],
 )
 def test_only_files_named_after_a_rank_are_read(tmp_path: Path, name: str) -> None:

@@ -23,7 +23,7 @@ from pyddpdiag.record import gpu
 from pyddpdiag.system.threads import names
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.train import TrainResult
-from pyddpdiag.train.gpu import watched
+from pyddpdiag.train.loop import watched
 
 SOON_S = 0.001
 

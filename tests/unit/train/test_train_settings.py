@@ -8,25 +8,16 @@ from pathlib import Path
 import pytest
 
 from pyddpdiag.errors import TraceExistsError, TraceFolderError, UsageError
-from pyddpdiag.train import HookKind, TrainSettings, traces
+from pyddpdiag.train import HookKind, TrainSettings, start
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epochs", 0),
-        ("seed", -1),
-        ("seed", 2**63),
-        ("lr", 0.0),
-        ("lr", float("inf")),
-        ("bucket_cap_mb", -1.0),
-        ("timeout_s", 0.0),
-        ("watchdog_s", 0.5),
-        ("watchdog_s", float("nan")),
-        ("image_size", 4),
-        ("workers", -1),
-        ("arch", "transformer"),
-        ("arch", "mlp"),
+        *[("epochs", 0), ("seed", -1), ("seed", 2**63), ("lr", 0.0), ("lr", float("inf"))],
+        *[("bucket_cap_mb", -1.0), ("timeout_s", 0.0), ("watchdog_s", 0.5)],
+        *[("watchdog_s", float("nan")), ("image_size", 4), ("workers", -1)],
+        *[("arch", "transformer"), ("arch", "mlp")],
     ],
 )
 def test_values_that_cannot_be_right_are_refused(name: str, value: float) -> None:
@@ -108,31 +99,27 @@ def test_settings_travel_and_name_their_options() -> None:
 
 def test_old_traces_are_kept_without_force_and_replaced_with_it(tmp_path: Path) -> None:
     for name in (
-        "rank_0.ddptrace",
-        "rank_0.json",
-        "rank_0.lines",
-        "rank_7.ddptrace",
-        "notes.txt",
+        *("rank_0.ddptrace", "rank_0.json", "rank_0.lines", "rank_7.ddptrace", "notes.txt"),
         "rank_x.json",
     ):
         (tmp_path / name).write_text("old")
     with pytest.raises(TraceExistsError, match=r"rank_0"):
-        traces.prepare(tmp_path, force=False, mine=range(1))
-    traces.prepare(tmp_path, force=False, mine=range(1, 7))
-    traces.prepare(tmp_path, force=True, mine=range(1))
-    assert sorted(traces.existing(tmp_path)) == [7]
-    traces.prepare(tmp_path, force=True, mine=range(2**31))
+        start.prepare(tmp_path, force=False, mine=range(1))
+    start.prepare(tmp_path, force=False, mine=range(1, 7))
+    start.prepare(tmp_path, force=True, mine=range(1))
+    assert sorted(start.existing(tmp_path)) == [7]
+    start.prepare(tmp_path, force=True, mine=range(2**31))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "rank_x.json"]
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TraceFolderError):
-        traces.prepare(tmp_path / "file" / "run", force=False, mine=range(1))
+        start.prepare(tmp_path / "file" / "run", force=False, mine=range(1))
 
 
 def test_default_folders_do_not_collide(tmp_path: Path) -> None:
-    first = traces.default_folder(tmp_path)
+    first = start.default_folder(tmp_path)
     first.mkdir()
-    second = traces.default_folder(tmp_path)
+    second = start.default_folder(tmp_path)
     assert second != first and not second.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyddpdiag.errors import CheckpointError, TraceExistsError, UsageError
-from pyddpdiag.ranks.nodes import Node
+from pyddpdiag.ranks.launch import Node
 from pyddpdiag.ranks.rendezvous import FileTarget, Place
 from pyddpdiag.train import HookKind, TrainSettings, launch
 from pyddpdiag.train.inputs import check_inputs

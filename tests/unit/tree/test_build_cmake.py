@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.commands import ran
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 def configure(folder: Path, *options: str, generator: str = "Ninja") -> None:
     """Configures the tree in `folder`, as `cmake` would from a shell that sets no defaults."""
     command = ["cmake", "-S", str(ROOT), "-B", str(folder), "-G", generator, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = ran(*command)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

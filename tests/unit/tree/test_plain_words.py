@@ -11,15 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = {
-    "told",
-    "hearsay",
-    "patience",
-    "patient",
-    "sitting",
-    "seat",
-    "keeper",
-    "doubt",
-    "doubted",
+    *("told", "hearsay", "patience", "patient", "sitting", "seat", "keeper", "doubt", "doubted"),
     "flying",
 } | {"adopted", "adopt", "stranger", "strangers"}
 PHRASES = re.compile(r"\b(come what may|anew|in earnest|told apart|hearsay|in good order)\b", re.IGNORECASE)

@@ -241,13 +241,10 @@ def test_imports_on_windows() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import fcntl",
-        "from resource import getrusage",
+        *("import fcntl", "from resource import getrusage"),
         "try:\n    import pwd\nexcept ImportError:\n    pwd = None",
-        "import signal\nSTOP = signal.SIGKILL",
-        "from signal import SIGKILL",
-        "import os\ndef stop(uid=os.getuid()): pass",
-        "import os\nclass A:\n    pid = os.fork()",
+        *("import signal\nSTOP = signal.SIGKILL", "from signal import SIGKILL"),
+        *("import os\ndef stop(uid=os.getuid()): pass", "import os\nclass A:\n    pid = os.fork()"),
     ],
 )
 def test_the_windows_check_finds(source: str) -> None:
@@ -273,13 +270,9 @@ def test_no_data_is_run_as_code() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import pickle",
-        "from marshal import loads",
-        "def f(text):\n    return eval(text)",
-        "import torch\ntorch.load('a')",
-        "import torch\ntorch.load('a', weights_only=False)",
-        "import subprocess\nsubprocess.run('ls', shell=True)",
-        "import os\nos.system('ls')",
+        *("import pickle", "from marshal import loads", "def f(text):\n    return eval(text)"),
+        *("import torch\ntorch.load('a')", "import torch\ntorch.load('a', weights_only=False)"),
+        *("import subprocess\nsubprocess.run('ls', shell=True)", "import os\nos.system('ls')"),
     ],
 )
 def test_the_check_for_code_in_data_finds(source: str) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 
 UNIT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 300
@@ -40,23 +41,10 @@ pytestmark = [
 
 
 def once_more(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "support.windows_form",
-            "-p",
-            "no:cacheprovider",
-            "-rA",
-            *options,
-        ],
+    return python(
+        *("-m", "pytest", "-p", "support.windows_form", "-p", "no:cacheprovider", "-rA", *options),
         cwd=UNIT.parents[1],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+        timeout_s=TIMEOUT_S,
     )
 
 

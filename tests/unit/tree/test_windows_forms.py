@@ -9,7 +9,6 @@ import ast
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -18,12 +17,12 @@ from unittest.mock import MagicMock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import python
+from support.commands import python, ran
 from support.ranks import receive
 
-from pyddpdiag.ranks.meeting_file import fresh_file
 from pyddpdiag.ranks.rendezvous import FileTarget, Place, file_path, join_url
-from pyddpdiag.train.traces import default_folder
+from pyddpdiag.ranks.stale import fresh_file
+from pyddpdiag.train.start import default_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 # What Windows refuses in a name; a point or a blank at the end it takes away silently.
@@ -166,7 +165,7 @@ def test_a_dead_rank_of_a_test_has_ended_whatever_its_pipe_says(way: str) -> Non
 def tracked() -> list[PurePath]:
     if shutil.which("git") is None:
         pytest.skip("no git here")
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran("git", "ls-files", cwd=ROOT)
     if done.returncode != 0:
         pytest.skip("not a git checkout")
     return [PurePosixPath(line) for line in done.stdout.splitlines()]

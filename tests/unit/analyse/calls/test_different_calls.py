@@ -181,11 +181,7 @@ def test_what_a_rank_called_after_the_others_had_come_to_their_end_is_too_much(t
 
 @pytest.mark.parametrize(
     ("calls", "buckets", "name"),
-    [
-        ((5, 4), (5, 5), "gloo:all_reduce"),
-        ((5, 4), (5, 4), "gloo:all_reduce"),
-        ((5, 4), (4, 5), "gloo:send"),
-    ],
+    [((5, 4), (5, 5), "gloo:all_reduce"), ((5, 4), (5, 4), "gloo:all_reduce"), ((5, 4), (4, 5), "gloo:send")],
     ids=["not yet called", "behind in all", "between two ranks"],
 )
 def test_a_rank_that_may_just_be_behind_has_left_nothing_out(

@@ -6,12 +6,7 @@ from collections import Counter
 
 from pyddpdiag.analyse.calls.reductions import DifferentReductions, different_reductions
 from pyddpdiag.model.fields import from_json, to_json
-from pyddpdiag.model.reductions import (
-    CALLS,
-    LETTERS,
-    ReductionKind,
-    Reductions,
-)
+from pyddpdiag.model.reductions import CALLS, LETTERS, ReductionKind, Reductions
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.model.training import Training
 

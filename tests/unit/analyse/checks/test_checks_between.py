@@ -11,9 +11,8 @@ from support.trace_writer import MS, RankWriter
 from pyddpdiag.model.findings import Verdict
 from pyddpdiag.model.report import RunReport
 from pyddpdiag.report.charts.chart import Spans
-from pyddpdiag.report.run.account import account_chart
-from pyddpdiag.report.run.figures import figures
 from pyddpdiag.report.run.page import charts
+from pyddpdiag.report.run.verdict import account_chart, figures
 
 S = 10**9
 OPENED_NS = 20 * S

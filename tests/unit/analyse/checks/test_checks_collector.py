@@ -8,7 +8,7 @@ import pytest
 from support.reported import findings
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.analyse.checks.collector_pauses import COLLECTED
+from pyddpdiag.analyse.checks.pause import COLLECTED
 from pyddpdiag.record import collector
 
 

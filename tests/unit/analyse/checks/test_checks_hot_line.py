@@ -68,11 +68,7 @@ def write(
                 (forward, (FORWARD, LAYER), "torch.nn.modules.linear.Linear.forward"),
                 (mine if part == "backward" else 0, (BACKWARD, *lines), call),
                 (20 * MS - (mine if part == "backward" else 0), (BACKWARD,), ENGINE),
-                (
-                    met - now - ready[rank] - 18 * MS,
-                    (BACKWARD,),
-                    ENGINE,
-                ),
+                (met - now - ready[rank] - 18 * MS, (BACKWARD,), ENGINE),
                 (8 * MS, (STEP,), "torch._ops.OpOverloadPacket.__call__"),
             ]
             if part == "after":

@@ -204,23 +204,11 @@ def _steps(folder: Path, rank: int) -> list[tuple[list[int], int]]:
 @pytest.mark.parametrize(
     "change",
     [
-        {"frames": [["a.py", 1]]},
-        {"frames": [["a.py", -1, "f"]] * 9},
-        {"frames": 7},
-        {"calls": [None] * 9},
-        {"stacks": [[10**9, 0]] * 9},
-        {"stacks": [[]] * 9},
-        {"stacks": [[0] * 100] * 9},
-        {"at_us": [2**70] * 9},
-        {"at_us": [True] * 9},
-        {"at_us": [1]},
-        {"stack": [-1] * 9},
-        {"stack": [0] * 10**5},
-        {"interval_us": 0},
-        {"missed_us": "x"},
-        {"schema_version": 2},
-        {"run_id": None},
-        None,
+        *[{"frames": [["a.py", 1]]}, {"frames": [["a.py", -1, "f"]] * 9}, {"frames": 7}],
+        *[{"calls": [None] * 9}, {"stacks": [[10**9, 0]] * 9}, {"stacks": [[]] * 9}],
+        *[{"stacks": [[0] * 100] * 9}, {"at_us": [2**70] * 9}, {"at_us": [True] * 9}],
+        *[{"at_us": [1]}, {"stack": [-1] * 9}, {"stack": [0] * 10**5}, {"interval_us": 0}],
+        *[{"missed_us": "x"}, {"schema_version": 2}, {"run_id": None}, None],
     ],
 )
 def test_a_file_that_no_recorder_writes_is_as_none(tmp_path: Path, change: dict[str, object] | None) -> None:

@@ -99,10 +99,7 @@ def test_where_all_links_lose_a_little_the_network_is_full(tmp_path: Path, perce
     fault = {"retransmitted": round(SEGMENTS * percent / 100)}
     ring(tmp_path, 3, dict.fromkeys(((0, 2), (1, 0), (2, 1)), fault))
     found = only(tmp_path)
-    assert (found.kind, found.rank) == (
-        ("packet_loss" if percent > 2 else "exposed_communication"),
-        None,
-    )
+    assert (found.kind, found.rank) == (("packet_loss" if percent > 2 else "exposed_communication"), None)
 
 
 def test_two_causes_are_two_findings(tmp_path: Path) -> None:

@@ -17,14 +17,7 @@ TRAINED = {"since_step": None, "before": 17, "dropouts": 0, "norms": 0}
 
 def mode(**change: Any) -> dict[str, Any]:
     """A module that came to evaluation mode at step 34."""
-    seen = {
-        "module": 0,
-        "looks": 17,
-        "before": 8,
-        "since_step": 34,
-        "dropouts": 12,
-        "norms": 0,
-    }
+    seen = {"module": 0, "looks": 17, "before": 8, "since_step": 34, "dropouts": 12, "norms": 0}
     return {**seen, **change}
 
 
@@ -77,23 +70,10 @@ def test_a_module_that_never_was_in_training_mode_may_be_meant_so(tmp_path: Path
 @pytest.mark.parametrize(
     "change",
     [
-        TRAINED,
-        {"dropouts": 0},
-        {"looks": 10},
-        {"looks": -1},
-        {"since_step": "34"},
-        {"since_step": None},
-        {"norms": None},
+        *[TRAINED, {"dropouts": 0}, {"looks": 10}, {"looks": -1}, {"since_step": "34"}],
+        *[{"since_step": None}, {"norms": None}],
     ],
-    ids=[
-        "training",
-        "no such layer",
-        "may be chance",
-        "no looks",
-        "no step",
-        "since no step",
-        "no number",
-    ],
+    ids=["training", "no such layer", "may be chance", "no looks", "no step", "since no step", "no number"],
 )
 def test_no_finding(tmp_path: Path, change: dict[str, Any]) -> None:
     assert look(tmp_path, mode(**change), mode(**change)) == []

@@ -94,9 +94,7 @@ def test_where_one_queue_overflows_rare_losses_elsewhere_are_no_lines(tmp_path: 
     assert only(tmp_path / "alone").kind == "packet_loss"
 
 
-def test_beside_a_queue_that_overflows_only_losses_without_end_are_the_lines(
-    tmp_path: Path,
-) -> None:
+def test_beside_a_queue_that_overflows_only_losses_without_end_are_the_lines(tmp_path: Path) -> None:
     full = [(1_000, 0), (1_000, 0), (1_000, 0), (90_000, 150)] * 20
     calm = CALM * 5
     often = [(40_000, 40), (50_000, 40), (40_000, 0)] * 27

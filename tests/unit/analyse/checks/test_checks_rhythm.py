@@ -72,13 +72,8 @@ def test_a_rank_that_is_late_now_and_then(tmp_path: Path, every: int) -> None:
         dict.fromkeys(range(2), dict.fromkeys(range(8, STEPS, 15), 40.0)),
     ],
     ids=[
-        "it wanders between ranks",
-        "two late steps",
-        "rare and cheap",
-        "a burst",
-        "a burst on one rank",
-        "three pauses in a row",
-        "pauses without a rhythm",
+        *("it wanders between ranks", "two late steps", "rare and cheap", "a burst"),
+        *("a burst on one rank", "three pauses in a row", "pauses without a rhythm"),
         "pauses that cost little",
     ],
 )

@@ -97,6 +97,17 @@ def test_far_too_many_threads_are_blamed_beside_other_programs_and_not_the_rank_
     assert findings(tmp_path / "fits")[0].kind == "late_rank"
 
 
+def test_far_too_many_threads_of_all_ranks_are_too_many_beside_other_programs_too(tmp_path: Path) -> None:
+    """The ranks have less than half of the cores."""
+    write(tmp_path, [Extra(delay=300, beside=90)] * 2, threads=[16, 16], cores=2, load=20.0)
+    (found,) = findings(tmp_path)
+    assert (found.kind, found.confidence, found.evidence["threads"]) == ("oversubscribed_threads", "low", 32)
+    assert isinstance(found.evidence["busy_cores"], float) and found.evidence["busy_cores"] < 1.0
+    # A few more than there are cores, and it is the other programs.
+    write(tmp_path / "few", [Extra(delay=300, beside=90)] * 2, threads=[2, 2], cores=2, load=20.0)
+    assert [one.kind for one in findings(tmp_path / "few")] == ["core_contention"]
+
+
 def test_threads_beside_that_nobody_waits_for_are_no_finding(tmp_path: Path) -> None:
     write(tmp_path, [NOTHING, Extra(beside=60)], threads=[1, 1], cores=8)
     assert [one.kind for one in findings(tmp_path)] == []
@@ -186,11 +197,6 @@ def test_torch_threads_of_a_rank_that_may_spin_take_no_cores_unless_it_has_more_
     tmp_path: Path, threads: list[int], beside: float, culprit: int | None
 ) -> None:
     """Beside other work, one thread of a healthy rank waited for the other that had no core."""
-    write(
-        tmp_path,
-        [Extra(delay=20), Extra(delay=40, beside=beside)],
-        threads=threads,
-        cores=2,
-    )
+    write(tmp_path, [Extra(delay=20), Extra(delay=40, beside=beside)], threads=threads, cores=2)
     found = next(each for each in findings(tmp_path) if each.kind == "oversubscribed_threads")
     assert (found.rank, found.confidence) == (culprit, "low" if culprit is None else "medium")

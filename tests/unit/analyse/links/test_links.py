@@ -14,8 +14,7 @@ from support.wired import BEGIN, END, connect, ring
 
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.pipeline import load_report
-from pyddpdiag.report.json import report_to_dict, report_to_json
-from pyddpdiag.report.saved import report_from_dict
+from pyddpdiag.report.json import report_from_dict, report_to_dict, report_to_json
 from pyddpdiag.report.text import print_text
 from pyddpdiag.trace.run import open_run
 
@@ -187,12 +186,7 @@ def test_the_report_has_the_links_and_reads_them_back(tmp_path: Path) -> None:
     report = load_report(tmp_path)
     links = report_to_dict(report)["links"]
     assert [(link["rank"], link["peer"]) for link in links] == [
-        (0, 1),
-        (0, 2),
-        (1, 0),
-        (1, 2),
-        (2, 0),
-        (2, 1),
+        *[(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     ]
     assert report_from_dict(json.loads(report_to_json(report))).links == report.links
 

@@ -26,11 +26,7 @@ def ring_of_two() -> tuple[LinkStats, ...]:
     acked = np.zeros((2, len(V)), np.int64)
     acked[1, V.BYTES_ACKED] = 100 * MB
     return links(
-        [
-            Connection(0, ends[0], ends[1], acked),
-            Connection(1, ends[1], ends[0], acked),
-        ],
-        sidecars({}, {}),
+        [Connection(0, ends[0], ends[1], acked), Connection(1, ends[1], ends[0], acked)], sidecars({}, {})
     )
 
 

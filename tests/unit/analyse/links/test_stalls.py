@@ -1,13 +1,21 @@
-"""Links that carry nothing for moments: known by what is busy, confirmed and sent again."""
+"""Links that are slow, or carry nothing, for moments or a while: known by what is busy, confirmed and sent again."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from support.reported import findings
+from support.trace_writer import MS, RankWriter
+from support.wired import watch
 
 from pyddpdiag.analyse.links.connections import Connection
 from pyddpdiag.analyse.links.pairs import links
-from pyddpdiag.analyse.links.stalls import Stalls, stalls
+from pyddpdiag.analyse.links.stalls import Stalls, lost_in, stalls
+from pyddpdiag.analyse.step_matrix import StepMatrix
+from pyddpdiag.analyse.steps import StepEnds
+from pyddpdiag.model.links import LinkStats
 from pyddpdiag.model.sidecar import Sidecar
 from pyddpdiag.trace.layout import ConnectionValue as V
 from pyddpdiag.trace.rows import Int64
@@ -99,3 +107,88 @@ def test_stalls_without_a_rhythm_have_no_period() -> None:
 )
 def test_what_only_looks_like_it_is_not_found(innocent: Int64) -> None:
     assert look({(0, 1): innocent, (1, 0): course([])}) is None
+
+
+BEGIN_NS = 10**12
+LINK = LinkStats(
+    rank=0,
+    peer=1,
+    interface="eth0",
+    peer_interface="eth0",
+    local="10.0.0.1",
+    remote="10.0.0.2",
+    loopback=False,
+    connections=1,
+    seconds=30.0,
+    bytes=10**9,
+    busy_ms_per_mb=40.0,
+    min_rtt_ms=0.1,
+    segments=10**6,
+    retransmitted=10,
+    dsack_dups=0,
+    loss_fraction=1e-5,
+)
+
+
+def lost(walls_ms: list[float], spans: list[tuple[float, float]], unknown: int | None = None) -> float:
+    """Of steps one after the other from the first reading on, and stalls at these seconds since then."""
+    walls = np.array(walls_ms)
+    steps = np.arange(len(walls))
+    ends = BEGIN_NS + (walls.cumsum() * 1e6).astype(np.int64)
+    if unknown is not None:
+        ends[unknown] = 0
+    column = np.column_stack([walls, walls - 1.0])
+    none = np.zeros_like(column)
+    matrix = StepMatrix((0, 1), steps, column, none, none, none)
+    stalls = Stalls((LINK,), tuple(spans), 30.0, BEGIN_NS, 10)
+    return lost_in(stalls, matrix, StepEnds(steps, ends))
+
+
+def test_the_steps_at_the_stalls_are_compared_with_the_others() -> None:
+    walls = [200.0] * 60
+    walls[20] = walls[40] = 1200.0
+    # They end at 5.2 s and 10.2 s; the readings saw half a second of each.
+    assert lost(walls, [(4.5, 5.0), (9.5, 10.0)]) == pytest.approx(2.0)
+    assert lost(walls, [(4.5, 5.0)]) == pytest.approx(1.0)
+
+
+def test_long_steps_at_other_times_have_another_reason() -> None:
+    walls = [200.0] * 60
+    walls[20] = walls[50] = 1200.0
+    assert lost(walls, [(8.0, 8.5)]) == pytest.approx(0.5)
+
+
+def test_what_the_readings_saw_is_the_least() -> None:
+    assert lost([200.0] * 60, [(4.5, 5.0), (9.5, 10.0)]) == pytest.approx(1.0)
+    walls = [200.0] * 60
+    walls[20] = 1200.0
+    assert lost(walls, [(4.5, 5.0)], unknown=20) == pytest.approx(0.5)
+
+
+def test_a_link_that_is_slow_for_a_while(tmp_path: Path) -> None:
+    """Steps of 100 ms, of which 60 are exposed from step 120 on: a fifth of the run, in which rank 1 sends slowly."""
+    writers = [RankWriter(rank, 3) for rank in range(3)]
+    now = 2_000 * MS
+    for step in range(200):
+        exposed = 60 if 120 <= step < 160 else 2
+        for writer in writers:
+            writer.step(step, now, now, now + 100 * MS)
+            writer.backward(step, now, now + (100 - exposed) * MS, now + 100 * MS)
+            writer.bucket(step, now + 30 * MS, now + 30 * MS, now + 100 * MS, step=step)
+        now += 100 * MS
+    for rank, writer in enumerate(writers):
+        slow = [4 if 12 <= reading * 0.5 < 16 and rank == 1 else 1 for reading in range(40)]
+        watch(
+            writer,
+            f"10.0.0.{rank + 1}:5",
+            f"10.0.0.{(rank - 1) % 3 + 1}:6",
+            [(100, 0)] * 40,
+            busy=1.0,
+            each=slow,
+        )
+        watch(writer, f"10.0.0.{rank + 1}:6", f"10.0.0.{(rank + 1) % 3 + 1}:5", [(100, 0)], sent=0)
+        writer.write(tmp_path)
+    found = next(one for one in findings(tmp_path) if one.kind == "slow_link")
+    assert (found.rank, found.peer, found.since_step, found.until_step) == (1, 0, 120, 159)
+    assert "is slow in steps 120 to 159" in found.message
+    assert found.cost_ms is not None and 8.0 < found.cost_ms < 12.0

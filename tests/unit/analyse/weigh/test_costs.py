@@ -60,11 +60,7 @@ def test_two_findings_that_explain_the_same_milliseconds_share_them(view: RunVie
     exposed = view.exposure.typical_ms
     assert costs(
         view, finding("slow_link", 14.0), finding("packet_loss", 14.0), finding("loopback", 1.0)
-    ) == [
-        14.0,
-        pytest.approx(exposed - 14.0),
-        0.0,
-    ]
+    ) == [14.0, pytest.approx(exposed - 14.0), 0.0]
     assert costs(view, finding("late_rank", 14.0, rank=1), finding("core_contention", 14.0, rank=1)) == [
         14.0,
         pytest.approx(1.0),
@@ -198,11 +194,7 @@ def test_a_sure_note_that_is_worth_a_word_comes_before_other_load(view: RunView)
         "Gradients are averaged several times for each step of the optimizer (5.00 ms per step); the ranks must "
         "wait for a processor core (8.00 ms per step)."
     )
-    for other in (
-        replace(note, cost_ms=2.0),
-        replace(note, confidence="low"),
-        replace(note, cost_ms=None),
-    ):
+    for other in (replace(note, cost_ms=2.0), replace(note, confidence="low"), replace(note, cost_ms=None)):
         assert order(view, contention, other) == ["core_contention", "missing_no_sync"]
     # 4% of the steps are worth a word, whatever the load costs.
     assert (

@@ -13,7 +13,7 @@ from support.shown_run import write_shown
 
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details
-from pyddpdiag.report.run.files import write_pages
+from pyddpdiag.report.run.page import write_pages
 
 pytest.importorskip("plotly", reason="pages need plotly")
 

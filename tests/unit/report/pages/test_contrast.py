@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 
 from pyddpdiag.model.account import PARTS
-from pyddpdiag.report.charts.colours import ROLES, brightness, colour, ink_on
+from pyddpdiag.report.charts.chart import ROLES, brightness, colour, ink_on
 from pyddpdiag.report.life import LIFE
 
 CSS = files("pyddpdiag.report").joinpath("page.css").read_text(encoding="utf-8")

@@ -10,15 +10,13 @@ import pytest
 from support.trace_writer import MS, RankWriter, write_training
 
 from pyddpdiag.analyse.anatomy import OWN, anatomy
-from pyddpdiag.analyse.shown_steps import step_to_open
+from pyddpdiag.analyse.details import step_to_open
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
-from pyddpdiag.report.charts.chart import Area, Chart, Points, Spans
-from pyddpdiag.report.charts.colours import colour
-from pyddpdiag.report.run import parts, waterfall
-from pyddpdiag.report.run.figures import figures
+from pyddpdiag.report.charts.chart import Area, Chart, Points, Spans, colour
+from pyddpdiag.report.run import steps, waterfall
 from pyddpdiag.report.run.page import charts
-from pyddpdiag.report.run.where import where_chart
+from pyddpdiag.report.run.verdict import figures, where_chart
 
 SLEEPS, PHASE, COMPUTES = 15.0, 40.0, 20.0
 
@@ -81,7 +79,7 @@ def test_a_phase_is_not_drawn_as_computing_and_has_its_own_colour(folder: Path) 
     whole = sum(np.nan_to_num(found.parts[name][:, 0]) for name in ("compute", *OWN))
     mine = report.steps.take(report.steps.judged & (report.steps.rank == 0))
     assert whole == pytest.approx(mine.compute_ms)
-    for roles in (set(waterfall.COLOURS.values()), set(parts.COLOURS.values())):
+    for roles in (set(waterfall.COLOURS.values()), set(steps.COLOURS.values())):
         assert len({colour(role) for role in roles}) == len(roles)
 
 

@@ -9,11 +9,11 @@ import pytest
 from support.bulk_writer import write_bulk
 from support.trace_writer import write_training
 
-from pyddpdiag.analyse.rank_map import COLUMNS, ROWS, rank_map
+from pyddpdiag.analyse.anatomy import COLUMNS, ROWS, rank_map
 from pyddpdiag.model.steps import StepTable
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.report.charts.chart import Heat
-from pyddpdiag.report.run.rank_map import map_of_ranks
+from pyddpdiag.report.run.steps import map_of_ranks
 
 
 def table(own: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> StepTable:

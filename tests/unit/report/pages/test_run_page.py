@@ -15,41 +15,24 @@ from support.shown_run import write_shown
 from support.trace_writer import write_training
 
 from pyddpdiag.analyse.anatomy import PARTS, anatomy
-from pyddpdiag.analyse.shown_steps import steps_to_show
+from pyddpdiag.analyse.details import steps_to_show
 from pyddpdiag.cli import main
 from pyddpdiag.pipeline import load_details, load_report
 from pyddpdiag.report.charts.chart import Area, Axis, Chart, Heat, Line, Panel, Points, Spans
 from pyddpdiag.report.charts.svg import svg
 from pyddpdiag.report.page import SMALL
 from pyddpdiag.report.run.page import charts, run_page
-from pyddpdiag.report.table import Table
+from pyddpdiag.report.tables import Table
 
 pytest.importorskip("plotly", reason="pages need plotly")
 
 VIEWS = [
-    "Verdict",
-    "Steps",
-    "One step",
-    "Lines of the script",
-    "Buckets",
-    "Links",
-    "Gradients and loss",
-    "The whole run",
-    "Files and ranks",
+    *("Verdict", "Steps", "One step", "Lines of the script", "Buckets", "Links"),
+    *("Gradients and loss", "The whole run", "Files and ranks"),
 ]
 CHARTS = [
-    "where",
-    "step-times",
-    "step-anatomy",
-    "waterfall",
-    "lines",
-    "lateness",
-    "bandwidth",
-    "links-sent",
-    "links-busy",
-    "gradient-norms",
-    "loss",
-    "account",
+    *("where", "step-times", "step-anatomy", "waterfall", "lines", "lateness", "bandwidth"),
+    *("links-sent", "links-busy", "gradient-norms", "loss", "account"),
 ]
 
 
@@ -213,11 +196,7 @@ def test_links_and_gradients(folder: Path) -> None:
     assert sent.values[1][0] == pytest.approx(9.9) and sent.values[0][1] == pytest.approx(0.99)
     norms = every["gradient-norms"].panels[0].series
     assert [series.name for series in norms if not isinstance(series, Heat)] == [
-        "rank 0",
-        "rank 1",
-        "rank 2",
-        "not finite",
-        "found",
+        *("rank 0", "rank 1", "rank 2", "not finite", "found")
     ]
     marks = norms[3]
     assert isinstance(marks, Points) and list(marks.x) == [16]
@@ -237,12 +216,7 @@ def test_a_page_of_a_saved_report_has_what_that_holds(
     text = run_page(*load_details(saved), zoom=True)
     assert "A saved report holds no single steps" in text
     assert Page(text).all("div", "data-chart") == [
-        "where",
-        "step-times",
-        "step-anatomy",
-        "bandwidth",
-        "links-sent",
-        "links-busy",
+        *("where", "step-times", "step-anatomy", "bandwidth", "links-sent", "links-busy"),
         "account",
     ]
 
