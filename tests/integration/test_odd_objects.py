@@ -166,11 +166,18 @@ def _interrupted(folder: Path) -> None:
             "batch_marks._parts",
             "optimizers.Stepping",
             "modes.Modes._look",
+            "pass_looks.PassLooks.begins",
         ):
-            comes = MagicMock(side_effect=lambda *_: signal.raise_signal(signal.SIGTERM))
+            comes = MagicMock(side_effect=lambda *_, **__: signal.raise_signal(signal.SIGTERM))
             with patch(f"pyddpdiag.record.{where}", comes), pytest.raises(TimeoutError, match="late"):
                 ddp(torch.randn(2, 4)).sum().backward()
                 optimizer.step()
+        of_begin = "pyddpdiag.record.pass_looks.PassLooks.begins"
+        with patch(of_begin, MagicMock(side_effect=KeyboardInterrupt)), pytest.raises(KeyboardInterrupt):
+            ddp(torch.randn(2, 4)).sum().backward()
+        with patch(of_begin, MagicMock(side_effect=ValueError)) as ours:
+            ddp(torch.randn(2, 4)).sum().backward()
+        assert ours.called
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
