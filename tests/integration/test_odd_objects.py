@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import signal
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -172,6 +174,15 @@ def _interrupted(folder: Path) -> None:
             with patch(f"pyddpdiag.record.{where}", comes), pytest.raises(TimeoutError, match="late"):
                 ddp(torch.randn(2, 4)).sum().backward()
                 optimizer.step()
+        if hasattr(signal, "setitimer"):
+            # So many that the signal comes while they are gone through.
+            many: list[list[int]] = [[] for _ in range(10**6)]
+            signal.signal(signal.SIGALRM, _late)
+            with pytest.raises(TimeoutError, match="late"):
+                signal.setitimer(signal.ITIMER_REAL, 0.005)
+                gc.collect()
+                time.sleep(60)
+            del many
         of_begin = "pyddpdiag.record.pass_looks.PassLooks.begins"
         with patch(of_begin, MagicMock(side_effect=KeyboardInterrupt)), pytest.raises(KeyboardInterrupt):
             ddp(torch.randn(2, 4)).sum().backward()

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from support.commands import python
 
 from pyddpdiag import _native, system
-from pyddpdiag.record import last_words, orderly_exit, script_lines
+from pyddpdiag.record import collector, last_words, orderly_exit, script_lines
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.hooks import timed
 from pyddpdiag.record.side_thread import Over, SideThread
@@ -150,8 +151,8 @@ def test_the_working_folder_may_be_gone(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_collectors_callbacks_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     before = gc.callbacks[:]
-    core: Any = SimpleNamespace(add_collector_pause=lambda _: None)
-    watch = CollectorWatch(core)
+    monkeypatch.setattr(collector._native, "collector_watch", lambda _: lambda *_: None)
+    watch = CollectorWatch(MagicMock())
     try:
         gc.callbacks.clear()
         watch.close()
