@@ -162,7 +162,7 @@ def _patch_ddp(module: Any) -> None:
     @between(ddp.__call__)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         if torch.compiler.is_compiling():
-            return super(ddp, self).__call__(*arguments, **options)  # nor traces it what is not called
+            return super(ddp, self).__call__(*arguments, **options)  # none of the rest is traced
         _forward(self, self)
         _state.announced = id(self)
         try:
@@ -191,8 +191,7 @@ def _patch_ddp(module: Any) -> None:
         self._check_comm_hook(hook)
         given = hook
         with contained:
-            watched = _watched()
-            given = hook if watched is None else watched.timed(hook)
+            given = hook if (watched := _watched()) is None else watched.timed(hook)
         register(self, state, given)
 
     ddp.__init__ = init
