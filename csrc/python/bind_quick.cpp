@@ -1,3 +1,4 @@
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <exception>
@@ -63,9 +64,12 @@ std::function<void()> called(py::object callback) {
         try {
             (*held)();
         } catch (py::error_already_set& error) {
-            // A look never ends a training.
+            // A look holds its own errors. This one is a signal's, which Python heeds as soon as any of it runs: Ctrl-C, or
+            // what the script's handler raised. torch hands it on to whoever called `backward`.
             error.restore();
-            PyErr_Clear();
+            python_error signals;
+            signals.persist();
+            throw signals;
         }
     };
 }

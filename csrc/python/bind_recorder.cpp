@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -150,6 +151,22 @@ void look_before_terminate() {
     done->get_future().wait_for(longest);
 }
 
+// For `gc.callbacks`: adds the collector's pauses to a recorder. No function of Python's, or that would heed the signals that
+// came meanwhile, and what their handlers raise, Ctrl-C's as well, Python prints and drops there. Collections may follow
+// each other on different threads, but never overlap: the interpreter runs one at a time.
+py::cpp_function collector_watch(std::shared_ptr<Recorder> recorder) {
+    recorder->add_collector_pause(0);
+    return py::cpp_function([recorder = std::move(recorder), begun = std::int64_t{0}](
+                                const std::string& phase, const py::handle& /*facts*/) mutable {
+        const std::int64_t now = platform::monotonic_ns();
+        if (phase == "start") {
+            begun = now;
+        } else if (begun != 0) {
+            recorder->add_collector_pause(now - std::exchange(begun, 0));
+        }
+    });
+}
+
 // A named part of the program that has begun; ends once.
 class Phase {
 public:
@@ -236,6 +253,7 @@ void bind_recorder(py::module_& module) {
                 self.identity.set_reducer(reducer);
             },
             py::arg("reducer"));
+    module.def("collector_watch", &collector_watch, py::arg("recorder"));
     module.def("weight_marks", &weight_marks, py::arg("tensors"));
     module.def("are_without_gradients", &are_without_gradients, py::arg("parameters"));
     module.def("mark_of_values", &mark_of_values, py::arg("tensor"), py::arg("most"), py::arg("mark"));
@@ -259,7 +277,6 @@ void bind_recorder(py::module_& module) {
                 self.trace().mark_ended(orderly ? ProcessEnd::orderly : ProcessEnd::exception);
             },
             py::arg("orderly"))
-        .def("add_collector_pause", &Recorder::add_collector_pause, py::arg("ns"))
         .def("close",
              [](Recorder& self) {
                  self.close();

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyddpdiag.integrations.contained import contained
+from pyddpdiag.system.handlers import by_handler
 
 LEAST_STEPS: Final = 3
 """So many steps in a row are no accident: not without a collective, and not with one."""
@@ -37,7 +38,9 @@ class AloneWatch:
         """An optimizer has stepped. Whatever is wrong with it, a training must not end by it."""
         try:
             self._stepped(optimizer)
-        except Exception:
+        except Exception as error:
+            if by_handler(error):
+                raise
             self.over = True
 
     def _stepped(self, optimizer: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from pyddpdiag.output import say
+from pyddpdiag.system.handlers import by_handler
 
 
 class _Contained:
@@ -34,7 +34,7 @@ class _Contained:
 
     def holds(self, error: BaseException) -> bool:
         """Whether an error ends here."""
-        if not isinstance(error, Exception) or error is self._passes or _by_handler(error.__traceback__):
+        if not isinstance(error, Exception) or error is self._passes or by_handler(error):
             return False
         if not self._said:
             self._said = True
@@ -49,15 +49,6 @@ class _Contained:
 
 
 contained: Final = _Contained()
-
-
-def _by_handler(trace: TracebackType | None) -> bool:
-    handlers = {getattr(signal.getsignal(each), "__code__", None) for each in signal.valid_signals()} - {None}
-    while trace is not None:
-        if trace.tb_frame.f_code in handlers:
-            return True
-        trace = trace.tb_next
-    return False
 
 
 def _described(error: Exception) -> str:

@@ -161,9 +161,10 @@ def _patch_ddp(module: Any) -> None:
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
     @between(ddp.__call__)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if not torch.compiler.is_compiling():
-            _forward(self, self)
-            _state.announced = id(self)
+        if torch.compiler.is_compiling():
+            return super(ddp, self).__call__(*arguments, **options)  # none of the rest is traced
+        _forward(self, self)
+        _state.announced = id(self)
         try:
             return super(ddp, self).__call__(*arguments, **options)
         except Exception as error:
@@ -190,8 +191,7 @@ def _patch_ddp(module: Any) -> None:
         self._check_comm_hook(hook)
         given = hook
         with contained:
-            watched = _watched()
-            given = hook if watched is None else watched.timed(hook)
+            given = hook if (watched := _watched()) is None else watched.timed(hook)
         register(self, state, given)
 
     ddp.__init__ = init

@@ -32,6 +32,7 @@ from pyddpdiag.record.callers import maker
 from pyddpdiag.record.hooks import ScriptsHook, TimedHook
 from pyddpdiag.record.identities import Identities
 from pyddpdiag.record.latest import latest_open
+from pyddpdiag.record.module_tree import modules_in, parameters_in, trains
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recorder import Recorder
 from pyddpdiag.record.steps import LoopMarks
@@ -146,7 +147,7 @@ class Watched:
             return
         # Lightning leaves the wrapper in evaluation mode, and the model inside trains. With all of it in that mode,
         # this is an evaluation that records gradients, or a fine-tuning: the backward pass will show it.
-        sure = ddp.training or any(module.training for module in ddp.modules())
+        sure = any(trains(module) for _, module in modules_in(ddp))
         if marks.open and self._is_another(marks, ddp, sure):
             marks.end()
         if not marks.open:
@@ -269,7 +270,7 @@ class Watched:
             id(one) for group in optimizer.param_groups for one in group["params"] if one.grad is not None
         }
         for ddp, steps in self._uncalled.items():
-            if not any(id(parameter) in trained for parameter in ddp.parameters()):
+            if not any(id(parameter) in trained for _, parameter in parameters_in(ddp)):
                 continue
             self._uncalled.add(ddp, steps + 1)
             if steps + 1 < STEPS_PAST_IT:

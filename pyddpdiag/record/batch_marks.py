@@ -11,6 +11,7 @@ from pyddpdiag import _native
 from pyddpdiag.record.held import is_plain, parts_of
 from pyddpdiag.record.sampled import next_sampled
 from pyddpdiag.record.unseen import unseen
+from pyddpdiag.system.handlers import by_handler
 
 VALUES: Final = 1024
 """Of each batch, so many tell whether it is another rank's batch as well. They come from all over it: where pictures
@@ -69,7 +70,9 @@ def batch_mark(batch: object, before: int = 0, *, least: int = 1) -> int:
             if not mark:
                 return 0
         rest = [part for part in parts if type(part) is str]
-    except Exception:  # the training must not end by it
+    except Exception as error:  # the training must not end by it
+        if by_handler(error):
+            raise
         return 0
     return zlib.crc32(f"{mark} {rest}".encode(errors="replace")) or 1
 
@@ -79,7 +82,9 @@ def _values(batch: object) -> int:
         parts = itertools.islice(_parts(batch, _DEPTH), _PARTS)
         with unseen():
             return sum(part.numel() for part in parts if type(part) is not str)
-    except Exception:  # as above
+    except Exception as error:  # as above
+        if by_handler(error):
+            raise
         return 0
 
 

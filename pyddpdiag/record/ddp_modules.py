@@ -20,8 +20,11 @@ from pyddpdiag.errors import UsageError
 from pyddpdiag.model import sidecar as schema
 from pyddpdiag.record.callers import passes_here
 from pyddpdiag.record.held import tensors_in
+from pyddpdiag.record.module_tree import inside, modules_in, parameters_in
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
+from pyddpdiag.record.traced import is_traced
+from pyddpdiag.system.handlers import by_handler
 
 LOOKED_AT: Final = 16
 """Passes in a row, of eight times as many, that are looked at as they begin: a step that accumulates is seen whole."""
@@ -49,7 +52,8 @@ def unwrapped(given: object) -> DistributedDataParallel:
     Raises:
         UsageError: it is not a DistributedDataParallel module.
     """
-    found = getattr(given, "_orig_mod", given)
+    # Only another one is asked: DDP of the script's own class may answer to each name.
+    found = given if issubclass(type(given), DistributedDataParallel) else getattr(given, "_orig_mod", given)
     if not isinstance(found, DistributedDataParallel):
         raise UsageError(
             f"expected a DistributedDataParallel module, not {type(given).__name__}.",
@@ -67,7 +71,7 @@ def describe(given: object) -> Description:
     ddp = unwrapped(given)
     reduced = parameters_of(ddp)
     return Description(
-        name=type(ddp.module).__name__,
+        name=type(inside(ddp)).__name__,
         group=ddp.process_group,
         bucket_cap_mb=ddp.bucket_bytes_cap / 2**20,
         names=[name for name, _ in reduced],
@@ -83,7 +87,7 @@ def _settings(ddp: DistributedDataParallel) -> dict[str, int]:
     """What decides how much DDP does beside reducing gradients."""
     names = ("find_unused_parameters", "static_graph", "broadcast_buffers", "gradient_as_bucket_view")
     buffers = list(getattr(ddp, "modules_buffers", ()))
-    layers = [type(layer) for layer in ddp.module.modules()]
+    layers = [type(layer) for _, layer in modules_in(inside(ddp))]
     return {
         **{name: int(bool(getattr(ddp, name, False))) for name in names},
         "buffers": len(buffers),
@@ -116,7 +120,7 @@ def find(parameters: list[torch.Tensor]) -> DistributedDataParallel | None:
     for candidate in gc.get_objects():
         # Not isinstance: it runs code of objects that pretend to be of a class, such as lazy proxies.
         if issubclass(type(candidate), DistributedDataParallel) and any(
-            id(parameter) in wanted for parameter in candidate.module.parameters()
+            id(parameter) in wanted for _, parameter in parameters_in(inside(candidate))
         ):
             return candidate  # type: ignore[no-any-return]
     return None
@@ -155,7 +159,7 @@ class ForwardMarks:
 class _Marks:
     """What the forward hooks of an attached module do. They run in every step, so keep the Python here to a minimum.
 
-    While the compiler traces them they do nothing: a call into the native module would break the graph. Those of
+    While a compiler traces them they do nothing: a call into the native module would break the graph. Those of
     torch.compile's own module are not traced and mark its passes.
     """
 
@@ -172,16 +176,20 @@ class _Marks:
         looks, native, this = self.looks, self.module, weakref.ref(ddp)
 
         def begins() -> None:
-            module = this()
-            if module is None or is_compiling():
-                return
-            fresh = looks.begins(local=local) if often else None
-            if local:
-                looks.note_local(native.passes)
-            elif fresh is not None:
-                looks.looked += 1
-                looks.inside += not module.require_backward_grad_sync
-                looks.fresh += fresh
+            try:
+                module = this()
+                if module is None or is_compiling():
+                    return
+                fresh = looks.begins(local=local) if often else None
+                if local:
+                    looks.note_local(native.passes)
+                elif fresh is not None:
+                    looks.looked += 1
+                    looks.inside += not module.require_backward_grad_sync
+                    looks.fresh += fresh
+            except Exception as error:
+                if by_handler(error):
+                    raise
 
         return begins
 
@@ -205,7 +213,7 @@ class _Before(_Hook):
 
     def __call__(self, ddp: Any, arguments: Any, named: Any) -> None:
         marks = self.marks
-        if is_compiling():
+        if is_traced():
             return
         # A look never ends a training. `suppress` would take as long as the look.
         try:
@@ -218,8 +226,9 @@ class _Before(_Hook):
                 if marks.passes < 8:
                     passes_here(sys._getframe())
             marks.begin(ddp.require_backward_grad_sync)
-        except Exception:
-            pass
+        except Exception as error:
+            if by_handler(error):
+                raise
 
 
 class _After(_Hook):
@@ -227,7 +236,7 @@ class _After(_Hook):
 
     def __call__(self, ddp: Any, _: Any, output: Any) -> None:
         marks = self.marks
-        if is_compiling():
+        if is_traced():
             return
         try:
             outputs = output if type(output) is torch.Tensor else list(tensors_in(output))
@@ -236,5 +245,6 @@ class _After(_Hook):
             often = marks.passes % (8 * LOOKED_AT) <= LOOKED_AT
             begins = marks.look_at_backward(ddp, local=local, often=often) if local or often else None
             marks.end(outputs, begins)
-        except Exception:
-            pass
+        except Exception as error:
+            if by_handler(error):
+                raise

@@ -13,6 +13,7 @@ from pyddpdiag.record.batch_marks import batch_mark
 from pyddpdiag.record.loaders import described
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.system.clock import monotonic_ns
+from pyddpdiag.system.handlers import by_handler
 
 
 @dataclass
@@ -39,8 +40,10 @@ class Evaluations:
         """A loader's iterator brought a batch, with gradients switched off; `since_ns`: since when that was awaited."""
         try:
             self._took(iterator, batch, since_ns)
-        except Exception:  # of somebody's own class: the evaluation must not end by it
+        except Exception as error:  # of somebody's own class: the evaluation must not end by it
             self._open.pop(iterator, None)
+            if by_handler(error):
+                raise
 
     def ended(self, iterator: Any) -> None:
         """That iterator has no more batches."""

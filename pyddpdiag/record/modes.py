@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -13,6 +12,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 from pyddpdiag.model.modes import SURE_LOOKS, Mode
+from pyddpdiag.record.module_tree import inside, modules_in, trains
+from pyddpdiag.system.handlers import quietly
 
 
 class Modes:
@@ -35,7 +36,7 @@ class Modes:
             step: of the trace.
         """
         # Layers of somebody else's class may have another `p`, or none.
-        with suppress(Exception):
+        with quietly:
             self._look(index, owner, step)
 
     def modes(self) -> tuple[Mode, ...]:
@@ -47,10 +48,10 @@ class Modes:
         if ddp is None:
             return
         # What it wraps, as scripts change the mode of either.
-        module = getattr(ddp, "module", ddp)
+        module = inside(ddp)
         seen = self._seen.get(index, Mode(index))
         looks = seen.looks + 1
-        if module.training:
+        if trains(module):
             seen = Mode(index, looks, before=looks)
         elif seen.since_step is None:
             seen = Mode(index, looks, seen.before, step, *layers_without_effect(module))
@@ -63,7 +64,7 @@ class Modes:
 
 def layers_without_effect(module: nn.Module) -> tuple[int, int]:
     """Of the layers that are in evaluation mode, how many would drop something and how many would keep statistics."""
-    layers = [layer for layer in module.modules() if not layer.training]
+    layers = [layer for _, layer in modules_in(module) if not trains(layer)]
     drops = [layer for layer in layers if _probability(layer) > 0.0]
     norms = [layer for layer in layers if isinstance(layer, _NormBase) and layer.track_running_stats]
     return len(drops), len(norms)

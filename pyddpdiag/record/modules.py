@@ -24,6 +24,7 @@ from pyddpdiag.record.sentinel import Sentinel
 from pyddpdiag.record.sidecar import Sidecar
 from pyddpdiag.record.training import TrainingWatch
 from pyddpdiag.record.unseen import unseen
+from pyddpdiag.system.handlers import by_handler, quietly
 
 NEVER_USED: Final = 64
 """How many unused parameters are named at most."""
@@ -127,7 +128,7 @@ class Modules:
         """Notes when the process came to its end, if the recorder was not closed before. Never raises."""
         if os.getpid() == self._process and not self._core.closed:
             self._sidecar.note_ended()
-            with suppress(OSError):
+            with quietly:
                 self._sidecar.write(self._known, closed=False)
 
     def note_trial(self, trial: Tried) -> None:
@@ -153,7 +154,7 @@ class Modules:
         return None if self._gpu is None else self._gpu.use(self._rank)
 
     def write_sidecar(self) -> None:
-        """Replaces the sidecar. If that fails it only warns: training must not end because of it."""
+        """Replaces the sidecar. If that fails it warns: neither may end the training."""
         if os.getpid() != self._process:
             return  # a forked child: the file is its parent's
         for index, module in self._searching.items():
@@ -165,13 +166,17 @@ class Modules:
                 )
         try:
             self._sidecar.write(self._known, closed=self._core.closed)
-        except OSError as error:
-            warnings.warn(
-                f"rank {self._rank}: cannot write '{self._path}' ({error.strerror}); a report of this run will not "
-                "know all names.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        except Exception as error:
+            if by_handler(error):
+                raise
+            reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            with suppress(RuntimeWarning):
+                warnings.warn(
+                    f"rank {self._rank}: cannot write '{self._path}' ({reason}); a report of this run will not know "
+                    "all names.",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
 
 
 def require_gloo(ddp: DistributedDataParallel, rank: int) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import errno
 import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.errors import NoProcessGroupError, RecorderClosedError, TraceExistsError, TraceFolderError
+from pyddpdiag.system.limits import largest_file
+
+_BESIDE_BYTES: Final = 2**16
+"""Of a trace, besides its records."""
 
 
 def require_group() -> None:
@@ -76,6 +81,7 @@ def open_trace(
         TraceExistsError: a trace exists, and it is not to be overwritten.
         TraceFolderError: it cannot be made.
     """
+    _require_room(rank, capacity_mb)
     try:
         return _native.Recorder(
             path=str(path),
@@ -98,15 +104,30 @@ def open_trace(
         raise TraceFolderError(f"rank {rank}: {error.strerror}", hint=hint) from None
 
 
+def _require_room(rank: int, capacity_mb: float) -> None:
+    """Refuses a trace that is larger than this process's files may be: the system may end a process that tries.
+
+    Python ignores its signal, SIGXFSZ, but a script may give that its meaning back.
+    """
+    limit = largest_file()
+    if limit < capacity_mb * 2**20 + _BESIDE_BYTES:
+        raise TraceFolderError(
+            f"rank {rank}: cannot reserve space for a trace of {capacity_mb:g} MiB: the files of this process may "
+            f"have {limit:.0f} bytes.",
+            hint="raise `ulimit -f`, or make the trace smaller with Recorder(..., capacity_mb=...).",
+        )
+
+
 def warn_of_loss(path: Path, rank: int) -> None:
     """Warns, in the name of the code that records, that the trace is lost and the training is not."""
-    warnings.warn(
-        f"rank {rank}: the trace '{path}' was cut short or written over by another program, or its disk "
-        "failed: recording has stopped, training goes on. A report knows at most the records from before. To "
-        "keep a trace, let nothing write to the run's folder but the ranks; copying from it does no harm.",
-        RuntimeWarning,
-        stacklevel=4,
-    )
+    with suppress(RuntimeWarning):  # of a script that makes errors of warnings
+        warnings.warn(
+            f"rank {rank}: the trace '{path}' was cut short or written over by another program, or its disk "
+            "failed: recording has stopped, training goes on. A report knows at most the records from before. To "
+            "keep a trace, let nothing write to the run's folder but the ranks; copying from it does no harm.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def unusable(path: Path, rank: int, owner: int | None, what: str) -> RecorderClosedError:

@@ -30,6 +30,7 @@ from pyddpdiag.record.sampled import is_sampled
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.stepping import Link, Stepping
 from pyddpdiag.record.unseen import unseen
+from pyddpdiag.system.handlers import by_handler
 
 TRAIL: Final = 256
 """So often, at first, a checksum of all unreduced parameters of a set is kept."""
@@ -131,7 +132,9 @@ class Optimizers:
                 return
             try:
                 method(watch, optimizer)
-            except Exception:
+            except Exception as error:
+                if by_handler(error):
+                    raise
                 watch._failed = True
 
         return hook

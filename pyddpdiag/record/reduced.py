@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
 from pyddpdiag.model.training import MOST
+from pyddpdiag.record.module_tree import inside, parameters_in
 from pyddpdiag.record.pass_looks import PassLooks
 
 _SMALL_BYTES: Final = 2**16  # of what is read before every step
@@ -24,7 +25,7 @@ def parameters_of(ddp: DistributedDataParallel) -> list[tuple[str, torch.nn.Para
     DDP keeps those that the script has replaced since, whose names are others' now.
     """
     held = {id(one) for bucket in _native.parameters_of(ddp.reducer) for one in bucket}
-    names = {id(one): name for name, one in ddp.module.named_parameters()}
+    names = {id(one): name for name, one in parameters_in(inside(ddp))}
     return [
         (names.get(id(one), f"replaced[{place}]"), one)
         for place, one in enumerate(ddp._module_parameters)
@@ -93,7 +94,7 @@ class Reduced:
             return {}
         owner = self.owner() if self.owner is not None else None
         if owner is not None:
-            named = ((name.removeprefix("module."), one) for name, one in owner.named_parameters())
+            named = ((name.removeprefix("module."), one) for name, one in parameters_in(owner))
             return {id(one): name for name, one in named if not hasattr(one, "_ddp_ignored")}
         found = ((ref(), name) for ref, name in zip(self.parameters, self.native.names, strict=True))
         return {id(one): name for one, name in found if one is not None}

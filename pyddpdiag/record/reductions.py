@@ -10,7 +10,6 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -25,6 +24,7 @@ from pyddpdiag.record.averaged_again import AveragedAgain
 from pyddpdiag.record.callers import Callers
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.record.unseen import unseen
+from pyddpdiag.system.handlers import quietly
 
 _METHODS: Final = {
     "allreduce": "all_reduce",
@@ -168,7 +168,7 @@ def _look(operation: str, group: Any, arguments: tuple[Any, ...], options: dict[
     if torch.compiler.is_compiling():
         return  # the compiler cannot follow the rest, and fails
     # Whatever the arguments are like: it is torch's to complain.
-    with suppress(Exception), unseen():
+    with quietly, unseen():
         op, tensors = _described((*arguments, *options.values()))
         dtype = str(tensors[0].dtype).removeprefix("torch.") if tensors else ""
         name = group.group_name

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from pyddpdiag.system.threads import await_end, start_beside
+from pyddpdiag.system.threads import Unlisted, await_end, start_beside
 
 _LEAVE_S = 1.0
 _REST_S = 0.2
@@ -75,23 +75,26 @@ class SideThread:
         self._closed = True
         _resting.discard(self)
         self._over.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        if not self._is_here():
             self._thread.join(_LEAVE_S)
 
     def _begin(self) -> None:
         self._over = Over()
-        self._thread = threading.Thread(target=self._run, args=(self._over,), name=self._name, daemon=True)
+        self._thread = Unlisted(self._name, partial(self._run, self._over))
         # The training does not fail for want of one.
         with suppress(RuntimeError):
             start_beside(self._thread)
+
+    def _is_here(self) -> bool:
+        """Whether the thread itself asks. Not by `current_thread`, which lists the one that asks from then on."""
+        return self._thread.native_id == threading.get_native_id()
 
     def rest(self) -> None:
         """Ends the thread until it is to go on."""
         self._rests = True
         self._over.set()
-        if not self._thread.is_alive() or self._thread is threading.current_thread():
-            return
-        await_end(self._thread, _REST_S)
+        if self._thread.is_alive() and not self._is_here():
+            await_end(self._thread, _REST_S)
 
     def go_on(self) -> None:
         """Begins again if it rests, and was not closed meanwhile."""

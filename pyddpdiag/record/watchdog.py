@@ -16,6 +16,7 @@ from pyddpdiag.errors import PyddpdiagError, UsageError
 from pyddpdiag.output import Buffer, say
 from pyddpdiag.record.side_thread import Over, SideThread
 from pyddpdiag.system.frames import current_frames
+from pyddpdiag.system.threads import names
 
 LEAST_S: Final = 1.0
 LOOKS: Final = 4
@@ -132,11 +133,11 @@ def _own_trace(path: Path) -> tuple[int, float]:
 
 def _own_stacks() -> str:
     """The Python stacks of this process's threads, the main thread first; not the watchdog's own."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    known = names()
     main = threading.main_thread().ident
     found = []
     for ident, frame in sorted(current_frames().items(), key=lambda item: item[0] != main):
         if ident != threading.get_ident():
             lines = "".join(traceback.format_stack(frame)).rstrip()
-            found.append(f"    Thread {names.get(ident, ident)}\n{lines}")
+            found.append(f"    Thread {known.get(ident, ident)}\n{lines}")
     return "\n".join(found)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -147,11 +148,14 @@ def _with_file_limit(folder: Path) -> None:
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As a script may set it, whose process then ends if it tries.
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
     try:
         pyddpdiag.Recorder(folder, capacity_mb=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def _lose_the_folder(folder: Path, rank: int) -> None:

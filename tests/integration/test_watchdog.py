@@ -1,6 +1,5 @@
 """The recorder's watchdog speaks once per standstill, and leaves the training alone."""
 
-import threading
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pyddpdiag
 from pyddpdiag.errors import UsageError
+from pyddpdiag.system.threads import names
 
 WATCHDOG_S = 2.0
 
@@ -41,25 +41,25 @@ def test_every_rank_says_who_holds_it_up_and_says_it_once(tmp_path: Path) -> Non
 def _watched_training(rank: int, world_size: int, folder: Path) -> list[str]:
     """The names of the threads while a recorder with a watchdog is open, and after it is closed."""
     ddp = DistributedDataParallel(branches(torch.float32), bucket_cap_mb=0.002)
-    names = []
+    seen = []
     with pyddpdiag.Recorder(folder / "run", watchdog_s=1.0) as recorder:
         recorder.attach(ddp)
         train(ddp, rank, 4)
-        names += ["open " + thread.name for thread in threading.enumerate()]
+        seen += ["open " + name for name in names().values()]
         # Nothing is recorded on purpose: that is not a standstill.
         recorder.pause()
         time.sleep(2.0)
         recorder.resume()
-    names += ["closed " + thread.name for thread in threading.enumerate()]
+    seen += ["closed " + name for name in names().values()]
     for seconds in (0.5, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="watchdog_s"):
             pyddpdiag.Recorder(folder / "other", watchdog_s=seconds)
-    return names
+    return seen
 
 
 def test_it_ends_with_the_recorder_and_is_silent_while_paused(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for names in run_ranks(_watched_training, 2, tmp_path, tmp_path, spawned=True):
-        assert "open pyddpdiag watchdog" in names and "closed pyddpdiag watchdog" not in names
+    for seen in run_ranks(_watched_training, 2, tmp_path, tmp_path, spawned=True):
+        assert "open pyddpdiag watchdog" in seen and "closed pyddpdiag watchdog" not in seen
     assert "no progress" not in capfd.readouterr().err

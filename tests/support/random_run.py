@@ -1,7 +1,5 @@
 """A run in which everything that a step can consist of is there at random."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

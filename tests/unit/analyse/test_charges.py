@@ -1,7 +1,5 @@
 """Each millisecond of the judged steps is charged once, and findings take their time from the charges."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

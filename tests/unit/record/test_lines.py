@@ -1,5 +1,6 @@
 """The samples of a stack: what is kept of them, how many, and how what was called is named."""
 
+import _thread
 import json
 import sys
 import threading
@@ -186,10 +187,10 @@ def test_a_function_of_c_is_named_by_the_names_that_call_it() -> None:
 
 
 def test_a_training_without_a_thread_to_spare_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
     SideThread("beside", _until_over).close()
     assert not Over().wait(0.0)
 

@@ -10,19 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from support.commands import python
 
 from pyddpdiag import _native, system
-from pyddpdiag.record import last_words, orderly_exit, script_lines
+from pyddpdiag.record import collector, last_words, orderly_exit, script_lines
 from pyddpdiag.record.collector import CollectorWatch
 from pyddpdiag.record.hooks import timed
 from pyddpdiag.record.side_thread import Over, SideThread
+from pyddpdiag.system.threads import names
 
 FORKS = """
-import os, sys, threading, time
+import os, sys, time
 from pathlib import Path
 
 # Hooks before a fork run in the reverse of their order.
@@ -40,9 +42,9 @@ for _ in range(3):
 until = time.monotonic() + 60
 while len(looks) < 2 and time.monotonic() < until:
     time.sleep(0.001)
-ran = threading.active_count()
+ran = side._thread.is_alive()
 side.close()
-assert (seen, ran, threading.active_count()) == ([1, 1, 1], 2, 1), (seen, ran)
+assert (seen, ran, side._thread.is_alive()) == ([1, 1, 1], True, False), (seen, ran)
 """
 
 
@@ -63,6 +65,20 @@ def test_signals_are_left_to_the_scripts_own_threads() -> None:
     assert {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGPROF} <= blocked[0]
     assert not faults & blocked[0]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_a_script_that_joins_all_threads_does_not_wait_for_ours() -> None:
+    before, began = threading.enumerate(), threading.Event()
+
+    def look(over: Over) -> None:
+        began.set()
+        over.wait(60)
+
+    thread = SideThread("looks", look)
+    assert began.wait(60)
+    assert threading.enumerate() == before and "looks" in names().values()
+    thread.close()
+    assert "looks" not in names().values()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -133,8 +149,8 @@ def test_the_working_folder_may_be_gone(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_the_collectors_callbacks_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     before = gc.callbacks[:]
-    core: Any = SimpleNamespace(add_collector_pause=lambda _: None)
-    watch = CollectorWatch(core)
+    monkeypatch.setattr(collector._native, "collector_watch", lambda _: lambda *_: None)
+    watch = CollectorWatch(MagicMock())
     try:
         gc.callbacks.clear()
         watch.close()

@@ -18,6 +18,7 @@ from pyddpdiag.cli.train import show
 from pyddpdiag.model.gpu import GpuUse
 from pyddpdiag.pipeline import explain_gpus, load_report
 from pyddpdiag.record import gpu
+from pyddpdiag.system.threads import names
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.train import TrainResult
 from pyddpdiag.train.loop import watched
@@ -142,7 +143,7 @@ def test_a_failing_training_ends_the_watch_as_well(
     with pytest.raises(ZeroDivisionError), watched(cuda, lambda text: None):
         raise ZeroDivisionError
     assert nvml.open == 0
-    assert not [thread for thread in threading.enumerate() if thread.name == "pyddpdiag-gpu"]
+    assert "pyddpdiag-gpu" not in names().values()
 
 
 def test_a_gpu_is_looked_at_once_however_many_ask(
