@@ -31,8 +31,10 @@ from pathlib import Path
 os.register_at_fork(before=lambda: seen.append(len(list(Path("/proc/self/task").iterdir()))))
 seen, looks = [], []
 
+from pyddpdiag.record import side_thread
 from pyddpdiag.record.side_thread import SideThread
 
+side_thread._REST_S = 60.0  # on a full machine a thread may take longer to end than a fork is to wait
 side = SideThread("looks", lambda over: over.wait(0.0) or looks.append(over) or over.wait(60), rests_at_forks=True)
 for _ in range(3):
     if not (child := os.fork()):
