@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ from pyddpdiag.paths.options import PathRequest
 from pyddpdiag.record import ddp_modules, joined, registered
 from pyddpdiag.record.ddp_modules import unwrapped
 from pyddpdiag.record.frozen import thawed
+from pyddpdiag.record.identities import Identities
 from pyddpdiag.record.modules import require_gloo
 from pyddpdiag.record.recording import Recording
 from pyddpdiag.record.unseen import unseen
@@ -55,7 +55,7 @@ class _Served:
 
 # A module keeps its recorder alive, so that its buckets get their names even if the caller drops the
 # recorder.
-_attached: weakref.WeakKeyDictionary[DistributedDataParallel, _Attached] = weakref.WeakKeyDictionary()
+_attached: Identities[DistributedDataParallel, _Attached] = Identities()
 
 
 def attach(
@@ -109,7 +109,8 @@ def attach(
             known.marks.remove()
     marks = ddp_modules.ForwardMarks(given, recorder.core, module, description.looks)
     served = _Served(module, description.parameters, description.group, request, options)
-    _attached[ddp] = _Attached(native, recorder, marks, known.group if known is not None else None, served)
+    group = known.group if known is not None else None
+    _attached.add(ddp, _Attached(native, recorder, marks, group, served))
     joined.watch(module_of)
     recorder.modules.write_sidecar()
     if trial is not None:
@@ -244,5 +245,5 @@ def _attach_to(
     """Detaches a module from the recorder that a script's own registration named."""
     group = ours.group if ours.group is not None else description.group
     attached = _Attached(_native.Attachment(group, description.parameters), None, group=ours.group)
-    _attached[ddp] = attached
+    _attached.add(ddp, attached)
     return attached

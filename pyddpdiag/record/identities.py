@@ -22,6 +22,11 @@ class Identities(Generic[Key, Value]):
         # The reference ends before another object can have the id.
         known[key] = (weakref.ref(one, lambda _: known.pop(key, None)), value)
 
+    def get(self, one: object) -> Value | None:
+        """Its value; None: it is not there."""
+        held = self.known.get(id(one))
+        return None if held is None else held[1]
+
     def discard(self, one: object) -> None:
         """Removes it, if it is there."""
         self.known.pop(id(one), None)

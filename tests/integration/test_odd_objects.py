@@ -150,6 +150,26 @@ def _one_of_module(self: Any, name: str) -> Any:
     return nn.Module.__getattr__(self, name)
 
 
+class ByValue(DistributedDataParallel):
+    """Of which each one is equal to each other."""
+
+    def __eq__(self, other: object) -> bool:
+        asked.append("eq")
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def _alike(folder: Path) -> None:
+    first, second = ByValue(Net("a tensor")), ByValue(Net("a tensor"))
+    with pyddpdiag.Recorder(folder) as recorder:
+        for ddp in (first, second):
+            recorder.attach(ddp)
+            ddp(torch.randn(2, 4)).sum().backward()
+    assert not asked
+
+
 def _late(*_: Any) -> None:
     raise TimeoutError("late")
 
@@ -220,7 +240,7 @@ def _job(rank: int, world_size: int, folder: str) -> None:
     for way in RETURNS:
         plain, recorded = _trained(way, None), _trained(way, Path(folder, way))
         assert len(plain) == 2 and all(map(torch.equal, plain, recorded)), way
-    for case in (_trained_unasked, _interrupted, _traced, _unwritten):
+    for case in (_trained_unasked, _alike, _interrupted, _traced, _unwritten):
         case(Path(folder, case.__name__))
 
 
