@@ -16,6 +16,7 @@
 #include "platform/beside.hpp"
 #include "platform/last_signal.hpp"
 #include "python/bindings.hpp"
+#include "python/stack_looks.hpp"
 
 #include "torch/group.hpp"
 #include "torch/probe/backward_probe.hpp"
@@ -153,8 +154,10 @@ void look_before_terminate() {
 
 // For `gc.callbacks`: adds the collector's pauses to a recorder. No function of Python's, or that would heed the signals that
 // came meanwhile, and what their handlers raise, Ctrl-C's as well, Python prints and drops there. Collections may follow
-// each other on different threads, but never overlap: the interpreter runs one at a time.
+// each other on different threads, but never overlap: the interpreter runs one at a time. After a long one, whoever waits
+// for the interpreter lock gets it, as after a function of Python's: the looks at the stack see at which line that was.
 py::cpp_function collector_watch(std::shared_ptr<Recorder> recorder) {
+    constexpr std::int64_t long_ns = 1'000'000;
     recorder->add_collector_pause(0);
     return py::cpp_function([recorder = std::move(recorder), begun = std::int64_t{0}](
                                 const std::string& phase, const py::handle& /*facts*/) mutable {
@@ -162,7 +165,15 @@ py::cpp_function collector_watch(std::shared_ptr<Recorder> recorder) {
         if (phase == "start") {
             begun = now;
         } else if (begun != 0) {
-            recorder->add_collector_pause(now - std::exchange(begun, 0));
+            const std::int64_t took = now - std::exchange(begun, 0);
+            recorder->add_collector_pause(took);
+            if (took >= long_ns) {
+                collected_on() = PyThread_get_thread_ident();
+                {
+                    const py::gil_scoped_release look;
+                }
+                collected_on() = 0;
+            }
         }
     });
 }

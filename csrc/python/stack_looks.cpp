@@ -18,15 +18,19 @@ py::object owned(void* object) {
     return py::reinterpret_steal<py::object>(static_cast<PyObject*>(object));
 }
 
+// The oldest with this number: a thread that has not begun has that of the one that starts it.
 PyThreadState* state_of(std::uint64_t thread) {
-    PyThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-    while (state != nullptr && std::uint64_t{state->thread_id} != thread) {
-        state = PyThreadState_Next(state);
+    PyThreadState* found = nullptr;
+    for (PyThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get()); state != nullptr;
+         state = PyThreadState_Next(state)) {
+        if (std::uint64_t{state->thread_id} == thread) {
+            found = state;
+        }
     }
-    if (state == nullptr) {
+    if (found == nullptr) {
         throw std::invalid_argument("no thread of Python has the number " + std::to_string(thread) + ".");
     }
-    return state;
+    return found;
 }
 
 }  // namespace
@@ -79,6 +83,9 @@ bool StackLooks::take() {
             taken_.push_back(last);
         }
         frame = owned(PyFrame_GetBack(place));
+    }
+    if (collected_on().load(std::memory_order_relaxed) == std::uint64_t{thread_->thread_id}) {
+        taken_[1] = -1;
     }
     return true;
 }

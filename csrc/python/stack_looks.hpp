@@ -3,6 +3,7 @@
 
 #include <Python.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -18,8 +19,14 @@ namespace ddpdiag::python {
 // In C++, because a look comes when the caches are cold: the interpreter needs most of its own code for it. Everything
 // here is called with the interpreter lock, which keeps the other thread from running on.
 //
-// A stack's numbers: 1 if the thread waits for a disk, else 0; the innermost function if it is no own code, else 0; then
-// for each frame of own code, the innermost first: its function, its line and, of the innermost frame, its last
+// The thread that has just collected garbage and lets others look; 0: none has.
+inline std::atomic<std::uint64_t>& collected_on() {
+    static std::atomic<std::uint64_t> thread{0};
+    return thread;
+}
+
+// A stack's numbers: 1 if the thread waits for a disk, else 0; the innermost function if it is no own code, else 0, or -1
+// if the thread collects garbage; then for each frame of own code, the innermost first: its function, its line and, of the innermost frame, its last
 // instruction. Of the others that is not asked for: one stack must not become many. A function's number is its address,
 // which stays its own because the function is kept.
 class StackLooks {

@@ -16,6 +16,9 @@ from pyddpdiag.model.untrusted import LATEST_NS, needed_list, needed_text, neede
 FORMAT: Final = "ddplines"
 SCHEMA_VERSION: Final = 1
 
+COLLECTED: Final = "pyddpdiag.record.collector.CollectorWatch._note"
+"""What a thread calls, in the looks, that has just collected garbage."""
+
 SAMPLES_LIMIT: Final = 2048
 """Samples that a recorder keeps: with more, it drops every second one and looks half as often."""
 

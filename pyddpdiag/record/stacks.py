@@ -10,10 +10,12 @@ from types import CodeType
 from typing import Any, Final
 
 from pyddpdiag import _native
-from pyddpdiag.model.lines import DEPTH_LIMIT, SAMPLES_LIMIT, STACKS_LIMIT, Line, Stack
+from pyddpdiag.model.lines import COLLECTED, DEPTH_LIMIT, SAMPLES_LIMIT, STACKS_LIMIT, Line, Stack
 from pyddpdiag.record.script_lines import name_of
 
 _COMPREHENSIONS: Final = ("<listcomp>", "<dictcomp>", "<setcomp>")
+
+_COLLECTS: Final = -1
 
 CODE_LIMIT: Final = 20_000
 """Bytes of a function in which the name of a call is looked for."""
@@ -41,6 +43,8 @@ def named(taken: Sequence[int], looks: _native.StackLooks) -> Stack:
     lines = _in_functions(
         Line(name_of(code.co_filename), line, function_of(code)) for code, line, _ in reversed(places)
     )
+    if foreign == _COLLECTS:
+        return Stack(lines, COLLECTED, on_disk)
     if foreign:
         called_there = f"{looks.module(foreign)}.{function_of(looks.code(foreign))}"
         return Stack(lines, called_there.lstrip("."), on_disk)

@@ -34,22 +34,26 @@ class Unlisted:
         self._name = name
         self._run = run
         self._runs = threading.Lock()  # held as long as it runs
+        self._begins = threading.Lock()  # held until it has begun
         self._process = os.getpid()
         self.native_id = 0
         """As the system numbers it, once it has begun."""
 
     def start(self) -> None:
-        """Starts it.
+        """Starts it, and waits until it has begun: before that, Python knows it by the number of the one that starts it.
 
         Raises:
             RuntimeError: the system grants no further thread.
         """
         self._runs.acquire()
+        self._begins.acquire()
         try:
             _thread.start_new_thread(self._begin, ())
         except BaseException:
             self._runs.release()
             raise
+        with self._begins:
+            pass
 
     def is_alive(self) -> bool:
         """Whether it runs. A forked process has no thread of its parent's."""
@@ -64,6 +68,7 @@ class Unlisted:
         self.native_id = threading.get_native_id()
         ident = threading.get_ident()
         _names[ident] = self._name
+        self._begins.release()
         try:
             self._run()
         finally:

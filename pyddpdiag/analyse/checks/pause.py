@@ -19,6 +19,7 @@ from pyddpdiag.analyse.step_matrix import column_medians, median
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.model import words
 from pyddpdiag.model.findings import Finding, culprit
+from pyddpdiag.model.lines import COLLECTED
 from pyddpdiag.model.words import milliseconds, percent, ranks
 from pyddpdiag.output import clean
 
@@ -204,8 +205,6 @@ LESS_GARBAGE: Final = (
     "Call gc.freeze() before the loop. If pauses remain, gc.disable(), and gc.collect() at a time when all ranks do "
     "that."
 )
-
-COLLECTED: Final = "pyddpdiag.record.collector.CollectorWatch._note"
 
 
 def _collector(view: RunView) -> Iterator[Finding]:

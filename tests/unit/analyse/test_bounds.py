@@ -201,7 +201,7 @@ def _grows(by: float) -> bool:
 
 def _crowd(threads: int) -> bool:
     waits = core_waits(_steps(20, 90.0, 100.0), _usage(20, 30.0), (0, 1))
-    return Crowding("one", (0, 1), threads, 10, waits, 2.0, None).is_sure
+    return Crowding("one", (0, 1), threads, 10, waits, 6.0, None).is_sure
 
 
 def _exposed(share: float) -> bool:

@@ -6,8 +6,7 @@ import pytest
 from support.reported import findings
 from support.trace_writer import MS, RankWriter
 
-from pyddpdiag.analyse.checks.pause import COLLECTED
-from pyddpdiag.record import collector
+from pyddpdiag.model.lines import COLLECTED
 
 
 @pytest.mark.parametrize(("elsewhere", "named"), [(20, True), (4, False)])
@@ -27,7 +26,3 @@ def test_the_line_is_named_if_nearly_all_of_it_is_there(tmp_path: Path, elsewher
     assert (found.where == "train.py:61 in main") == named
     assert ("If train.py:61 in main calls gc.collect(): leave it out" in found.advice) == named
     assert "CollectorWatch" not in found.message
-
-
-def test_it_is_what_looks_see() -> None:
-    assert f"{collector.__name__}.{collector.CollectorWatch._note.__qualname__}" == COLLECTED
