@@ -40,7 +40,7 @@ class Unlisted:
         """As the system numbers it, once it has begun."""
 
     def start(self) -> None:
-        """Starts it, and waits until it has begun: before that, Python knows it by the number of the one that starts it.
+        """Starts it, and waits until it has begun: until then Python gives it the number of the one that starts it.
 
         Raises:
             RuntimeError: the system grants no further thread.
