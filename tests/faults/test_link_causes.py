@@ -78,7 +78,9 @@ def test_one_slow_direction_is_named(tmp_path: Path) -> None:
     assert set(found) == {"slow_link"}
     slow = found["slow_link"]
     # Rank 1 sends slowly.
-    assert (slow.rank, slow.peer, slow.severity) == (1, 0, "warning") and slow.confidence in ("high", "medium")
+    assert (slow.rank, slow.peer, slow.severity) == (1, 0, "warning")
+    # On a full machine its messages vary more.
+    assert slow.confidence in ("high", "medium")
     assert slow.cost_ms is not None and slow.cost_ms > 100
 
 
