@@ -37,7 +37,7 @@ py::object bind(PyMethodDef& method, Bound to) {
 
 // What `call` returns, or nullptr with its exception as Python's.
 template <typename Call>
-PyObject* guarded(const Call& call) noexcept {
+PyObject* guarded(const Call& call) {
     try {
         return call();
     } catch (py::error_already_set& error) {

@@ -159,8 +159,8 @@ void look_before_terminate() {
 py::cpp_function collector_watch(std::shared_ptr<Recorder> recorder) {
     constexpr std::int64_t long_ns = 1'000'000;
     recorder->add_collector_pause(0);
-    return py::cpp_function([recorder = std::move(recorder), begun = std::int64_t{0}](
-                                const std::string& phase, const py::handle& /*facts*/) mutable {
+    py::cpp_function watch([recorder = std::move(recorder), begun = std::int64_t{0}](
+                               const std::string& phase, const py::handle& /*facts*/) mutable {
         const std::int64_t now = platform::monotonic_ns();
         if (phase == "start") {
             begun = now;
@@ -176,6 +176,7 @@ py::cpp_function collector_watch(std::shared_ptr<Recorder> recorder) {
             }
         }
     });
+    return watch;
 }
 
 // A named part of the program that has begun; ends once.
