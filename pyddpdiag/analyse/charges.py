@@ -9,21 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from pyddpdiag.analyse.grouped import Float32, Float64
 from pyddpdiag.analyse.step_matrix import StepMatrix
-from pyddpdiag.model.cube import CHARGED, Cube
-from pyddpdiag.model.cube import OWN_PARTS as OWN
-from pyddpdiag.trace.rows import Int64
-
-VALUES: Final = 2**14
-"""So many are worked on at a time."""
-
-_TIE: Final = 1e-6
-"""Of a rank's own time: of two ranks that wait equally little, the others waited for the one that needed more."""
+from pyddpdiag.model.cube import CHARGED, NEEDED, Cube
+from pyddpdiag.trace.rows import CHUNK, Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +59,7 @@ def charges(
     columns = np.array([cube.ranks.index(rank) for rank in ranks])
     at = np.flatnonzero(inside)
     edges = np.append(begin, len(at))
-    size = max(1, VALUES // (len(CHARGED) * len(ranks)))
+    size = max(1, CHUNK // (len(CHARGED) * len(ranks)))
     middle = 0 if earliest else (len(ranks) - 1) // 2
     for first in range(0, len(begin), size):
         part = slice(first, min(first + size, len(begin)))
@@ -77,7 +69,7 @@ def charges(
             values = np.nan_to_num(table[name][np.ix_(taken, columns)].astype(np.float64))
             return np.asarray(np.add.reduceat(values, starts, axis=0))
 
-        own, waits = np.stack([of(name) for name in OWN]), [of("late"), of("other") + of("calls_between")]
+        own, waits = np.stack([of(name) for name in NEEDED]), [of("late"), of("other") + of("calls_between")]
         found[part] = _charged(own, waits, of("communication"), middle)
     return Charges(ranks, steps.step[row[begin]], found)
 
@@ -93,7 +85,8 @@ def _charged(own: Float64, waits: Sequence[Float64], moving: Float64, middle: in
     alone = more * np.divide(beyond, more.sum(axis=0), out=np.zeros_like(beyond), where=beyond > 0.0)
     late, calls = waits
     least = calls.min(axis=1)
-    culprits = [(waited - _TIE * total).argmin(axis=1) for waited in waits]
+    # Of several that wait equally little, the others waited for the one that needed most.
+    culprits = [np.where(each > each.min(axis=1)[:, None], -1.0, total).argmax(axis=1) for each in waits]
     # A rank that needs more than usual while the others wait for one that needs most costs nobody anything.
     hidden = beyond.copy()
     for culprit in culprits:

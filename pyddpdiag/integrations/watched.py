@@ -147,7 +147,7 @@ class Watched:
             return
         # Lightning leaves the wrapper in evaluation mode, and the model inside trains. With all of it in that mode,
         # this is an evaluation that records gradients, or a fine-tuning: the backward pass will show it.
-        sure = any(trains(module) for _, module in modules_in(ddp))
+        sure = trains(ddp) or any(trains(module) for _, module in modules_in(ddp))
         if marks.open and self._is_another(marks, ddp, sure):
             marks.end()
         if not marks.open:

@@ -16,18 +16,31 @@ what follows the last of them, which is the optimizer and the end of the loop's 
 OWN: Final = ("phase", "core", "blocked")
 """Of a rank's own time, besides computing: phases of the program, waiting for a core, and sleeping."""
 
-PARTS: Final = ("data_wait", "compute", *OWN, "other", "late", "communication")
+OWN_PARTS: Final = ("data_wait", "compute", *OWN)
+"""All that a rank needs itself within a step, whoever waits meanwhile."""
+
+PARTS: Final = (*OWN_PARTS, "other", "late", "communication")
 """`other`: in other collectives than buckets. `late`: exposed communication beyond that of the rank that has least of
 it, which is waiting for the last rank; the rest is `communication` itself."""
 
 BEFORE: Final = ("between", "calls_between")
 """Of the time from the end of the step before to the begin of a step: the rank's own, and that in collectives."""
 
-OWN_PARTS: Final = ("data_wait", "compute", *OWN, "between")
-"""All that a rank needs itself, whoever waits meanwhile."""
+NEEDED: Final = (*OWN_PARTS, "between")
+"""All that a rank needs itself from one step to the next."""
 
-CHARGED: Final = (*OWN_PARTS, "other", "communication")
+CHARGED: Final = (*NEEDED, "other", "communication")
 """What time is charged to. Waiting for the last rank is charged to that rank, in the parts in which it needs more."""
+
+PART_OF: Final = {
+    "compute": "compute",
+    "data": "data_wait",
+    "core": "core",
+    "disk": "blocked",
+    "device": "compute",
+    "blocked": "blocked",
+}
+"""Of a late rank's cause, the part in which it needs more."""
 
 NAMES: Final = {
     "data_wait": "data",

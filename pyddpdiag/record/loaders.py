@@ -15,7 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 from pyddpdiag.model.training import MOST, Loaded
 from pyddpdiag.record.held import attribute
 from pyddpdiag.record.unseen import unseen
-from pyddpdiag.system.handlers import by_handler
+from pyddpdiag.system.handlers import quietly
 
 MOST_PICKED: Final = 1024
 """Indices of a Subset that are read at the beginning of an epoch: some 0.1 ms."""
@@ -40,12 +40,9 @@ class Loaders:
 
     def begins(self, loader: object) -> None:
         """A training begins to go through a loader of torch's, or an iterator of one. Other loaders are ignored."""
-        try:
+        seen = None
+        with quietly:  # a property of somebody's own class: the training must not end by it
             seen = described(loader)
-        except Exception as error:  # a property of somebody's own class: the training must not end by it
-            if by_handler(error):
-                raise
-            return
         if seen is None:
             return
         facts, epoch = seen

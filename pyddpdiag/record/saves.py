@@ -14,7 +14,7 @@ from typing import Any
 from pyddpdiag.model.saves import FILES, SPANS, Saved
 from pyddpdiag.record.script_lines import line_of_frame
 from pyddpdiag.system.clock import monotonic_ns
-from pyddpdiag.system.handlers import by_handler
+from pyddpdiag.system.handlers import quietly
 
 
 class Saves:
@@ -30,13 +30,9 @@ class Saves:
 
     def saved(self, target: object, since_ns: int) -> None:
         """Something was saved into a path or an open file, from `since_ns` on; only a file on a disk counts."""
-        try:
+        # Of somebody's own class, or the file is gone: the training must not end by it.
+        with quietly:
             self._saved(target, since_ns, monotonic_ns())
-        except (
-            Exception
-        ) as error:  # of somebody's own class, or the file is gone: the training must not end by it
-            if by_handler(error):
-                raise
 
     def saves(self) -> tuple[Saved, ...]:
         """What was seen."""

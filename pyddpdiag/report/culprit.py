@@ -8,21 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from pyddpdiag.model.cube import OWN_PARTS, PART_OF
 from pyddpdiag.model.findings import Finding
 from pyddpdiag.model.kinds import kind_of
 from pyddpdiag.model.report import RunReport
 
-_OF_CAUSE: Final = {
-    "compute": "compute",
-    "data": "data_wait",
-    "core": "core",
-    "disk": "blocked",
-    "device": "compute",
-    "blocked": "blocked",
-}
 _SEEN: Final = 0.05
 """Of a step: what takes less more of it than elsewhere is not to be seen there."""
-_OWN: Final = ("data_wait", "compute", "phase", "core", "blocked")
 
 
 @dataclass(frozen=True)
@@ -73,9 +65,11 @@ def _of_rank(
     marks = kind_of(finding).marks
     if marks not in ("own", "life") or row is None:
         return None
-    named = _OF_CAUSE.get(finding.cause or "", "")
+    named = PART_OF.get(finding.cause or "", "")
     if named not in values:
-        named = max((p for p in _OWN if p in values), key=lambda p: values[p][row] - beside(values[p], row))
+        named = max(
+            (p for p in OWN_PARTS if p in values), key=lambda p: values[p][row] - beside(values[p], row)
+        )
     # What a rank does alone may lie outside of every step.
     if marks == "life" and values[named][row] - beside(values[named], row) < _SEEN * _step(values, row):
         return None

@@ -154,7 +154,7 @@ def charges_table(report: RunReport) -> Table:
         },
         2 + among,
     )
-    return replace(found, note=f"What is charged with less than {percent(_CHARGED)} of them: see --json.")
+    return replace(found, note=f"Charges below {percent(_CHARGED)}: see --json.")
 
 
 def buckets_table(buckets: Sequence[BucketStats]) -> Table:

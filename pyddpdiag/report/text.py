@@ -83,7 +83,8 @@ def _tables(screen: Screen, report: RunReport, top: int, every_rank: bool) -> No
     ranks = shown_ranks(report, every_rank=every_rank)
     if ranks:
         screen_ranks(screen, report, ranks)
-    if report.verdict.charges:
+    # Of the whole run, whatever the other tables are narrowed to.
+    if every_rank and report.verdict.charges and report.step is None:
         screen.table(charges_table(report))
     _steps(screen, report)
     _buckets(screen, report, top)

@@ -14,6 +14,9 @@ from typing import Final, Protocol
 _FAULTS: Final = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP")
 """What a thread does to itself."""
 
+_BEGIN_S: Final = 5.0
+"""So long, at most, the one that starts a thread waits for it to begin."""
+
 
 class Startable(Protocol):
     """As `threading.Thread` is."""
@@ -52,8 +55,9 @@ class Unlisted:
         except BaseException:
             self._runs.release()
             raise
-        with self._begins:
-            pass
+        # Python gives no thread a chance to begin once it has begun to end.
+        if self._begins.acquire(timeout=_BEGIN_S):
+            self._begins.release()
 
     def is_alive(self) -> bool:
         """Whether it runs. A forked process has no thread of its parent's."""

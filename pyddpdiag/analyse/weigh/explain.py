@@ -11,22 +11,12 @@ import numpy as np
 from pyddpdiag.analyse.bounds import MOST
 from pyddpdiag.analyse.charges import Charges
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.model.cube import CHARGED, OWN_PARTS
+from pyddpdiag.model.cube import CHARGED, NEEDED, PART_OF
 from pyddpdiag.model.findings import Charge, Finding
 from pyddpdiag.model.kinds import kind_of
 
 SHOWN: Final = 0.01
 """Of all time: what is charged less is not shown."""
-
-
-_PART_OF: Final = {
-    "data": "data_wait",
-    "compute": "compute",
-    "core": "core",
-    "disk": "blocked",
-    "blocked": "blocked",
-}
-"""Where time with a cause is charged."""
 
 
 class Explained:
@@ -118,9 +108,9 @@ class Explained:
 def _claims(finding: Finding, charges: Charges) -> Iterator[tuple[list[int], list[int]]]:
     """The parts that a finding is about, and who: first the part that it names, then the others."""
     kind, who = kind_of(finding), charges.who(None)
-    named = _PART_OF.get(finding.cause, kind.part) if finding.cause else kind.part
+    named = PART_OF[finding.cause] if finding.cause else kind.part
     named = "between" if kind.at_once else named
-    parts: tuple[str, ...] = CHARGED if not kind.part and not kind.explains else OWN_PARTS
+    parts: tuple[str, ...] = CHARGED if not kind.part and not kind.explains else NEEDED
     if kind.explains == "exposed" or kind.part == "data_wait":
         parts, named = (kind.marks,), ""
         who = [0] if kind.explains else who

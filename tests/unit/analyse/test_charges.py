@@ -12,7 +12,7 @@ from pyddpdiag.analyse.charges import Charges, charges
 from pyddpdiag.analyse.cube import before_steps
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.weigh.explain import Explained
-from pyddpdiag.model.cube import CHARGED, OWN_PARTS, PARTS
+from pyddpdiag.model.cube import CHARGED, NEEDED, PARTS
 from pyddpdiag.model.findings import Cause, Finding
 from pyddpdiag.pipeline import load_report
 from pyddpdiag.trace.run import open_run
@@ -21,7 +21,7 @@ from pyddpdiag.trace.run import open_run
 def per_step(found: Charges, rank: int | None, *parts: str) -> float:
     """What a step is charged with, on average, in ms; of all ranks alike, or of one."""
     who = 0 if rank is None else 1 + found.ranks.index(rank)
-    places = [CHARGED.index(part) for part in parts or OWN_PARTS]
+    places = [CHARGED.index(part) for part in parts or NEEDED]
     return float(found.ms[:, places, who].sum(axis=1).mean())
 
 
@@ -44,7 +44,7 @@ def test_charges_add_up_to_the_steps_and_what_lies_before_them(
 def test_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random_run(tmp_path, 1, marked=True)
     whole = RunView(open_run(tmp_path)).charges.ms
-    monkeypatch.setattr("pyddpdiag.analyse.charges.VALUES", 1)
+    monkeypatch.setattr("pyddpdiag.analyse.charges.CHUNK", 1)
     assert np.array_equal(RunView(open_run(tmp_path)).charges.ms, whole)
 
 

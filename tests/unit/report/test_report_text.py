@@ -173,7 +173,7 @@ def test_many_ranks_fit_on_a_screen(tmp_path: Path, table: str) -> None:
     text = stream.getvalue()
     assert numbers(text, table) == ["7", "21", "38"]
     assert "38 others" in text.partition(table)[2] and "--all shows every rank" in text.partition(table)[2]
-    assert len(text.splitlines()) < 64
+    assert len(text.splitlines()) < 60
     stream = io.StringIO()
     print_text(report, stream, tables=True, every_rank=True)
     assert numbers(stream.getvalue(), table) == [str(rank) for rank in range(40)]
