@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from math import inf
+from typing import Any
 
 from pyddpdiag.analyse.bounds import BEHIND_MS, LOST_S
 from pyddpdiag.analyse.check import Check
@@ -20,6 +21,7 @@ from pyddpdiag.messages.shells import Shell, shell_on
 from pyddpdiag.model.findings import Finding, culprit
 from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.model.node import BEAT_S
+from pyddpdiag.model.rows import RankStats
 from pyddpdiag.model.words import at, count, milliseconds, ranks, seconds, verb
 
 
@@ -241,29 +243,32 @@ def _stopped(view: RunView) -> Iterator[Finding]:
         if rank.process != "stopped" or rank.closed:
             continue
         silent = "" if rank.silent_ms is None else f" for {rank.silent_ms / 1e3:.0f} s"
-        yield Finding(
-            kind="rank_stopped",
-            severity="error",
-            message=f"rank {rank.rank} is stopped: its process exists but is suspended, and it has recorded "
-            f"nothing{silent}{_seen(view, rank.rank)}.",
+        yield _stop(
+            view,
+            rank,
+            f"is stopped: its process exists but is suspended, and it has recorded nothing{silent}",
             confidence="certain",
-            rank=rank.rank,
-            since_step=rank.last_step,
-            where=view.endings[rank.rank].where or None,
-            evidence={
-                "silent_ms": rank.silent_ms,
-                "last_step": rank.last_step,
-                "beat_age_ms": rank.beat_age_ms,
-            },
+            evidence={"beat_age_ms": rank.beat_age_ms},
             change_mind="Somebody stopped it on purpose: a debugger, a job scheduler that suspends jobs.",
             advice=f"Let it go on (Linux: kill -CONT {pids[rank.rank]}), and find out who stopped it.",
         )
     yield from _without_heartbeat(view)
 
 
-def _seen(view: RunView, rank: int) -> str:
-    where = view.endings[rank].where
-    return f"; it was last seen at {where}" if where else ""
+def _stop(view: RunView, rank: RankStats, said: str, **more: Any) -> Finding:
+    where = view.endings[rank.rank].where
+    seen = f"; it was last seen at {where}" if where else ""
+    evidence = {"silent_ms": rank.silent_ms, "last_step": rank.last_step, **more.pop("evidence")}
+    return Finding(
+        kind="rank_stopped",
+        severity="error",
+        message=f"rank {rank.rank} {said}{seen}.",
+        rank=rank.rank,
+        since_step=rank.last_step,
+        where=where or None,
+        evidence=evidence,
+        **more,
+    )
 
 
 def _without_heartbeat(view: RunView) -> Iterator[Finding]:
@@ -276,21 +281,13 @@ def _without_heartbeat(view: RunView) -> Iterator[Finding]:
         age = rank.beat_age_ms
         if rank.process != "unknown" or rank.closed or age is None or age < freshest + BEHIND_MS:
             continue
-        yield Finding(
-            kind="rank_stopped",
-            severity="error",
-            message=f"rank {rank.rank} is stopped or dead: its last heartbeat is {age / 1e3:.0f} s old, and that of "
-            f"other ranks {freshest / 1e3:.0f} s{_seen(view, rank.rank)}.",
+        yield _stop(
+            view,
+            rank,
+            f"is stopped or dead: its last heartbeat is {age / 1e3:.0f} s old, and that of other ranks "
+            f"{freshest / 1e3:.0f} s",
             confidence="high",
-            rank=rank.rank,
-            since_step=rank.last_step,
-            where=view.endings[rank.rank].where or None,
-            evidence={
-                "silent_ms": rank.silent_ms,
-                "last_step": rank.last_step,
-                "beat_age_ms": age,
-                "freshest_beat_age_ms": freshest,
-            },
+            evidence={"beat_age_ms": age, "freshest_beat_age_ms": freshest},
             change_mind="Its machine's wall clock is wrong, or the shared folder delivers its file late.",
             advice=f"Look at its process on its own machine{f' ({rank.host})' if rank.host else ''}: does it exist, "
             "and is it stopped?",
