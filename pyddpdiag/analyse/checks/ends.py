@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from math import inf
-from typing import Any
 
 from pyddpdiag.analyse.bounds import BEHIND_MS, LOST_S
 from pyddpdiag.analyse.check import Check
@@ -18,7 +17,7 @@ from pyddpdiag.messages.exit_codes import shown
 from pyddpdiag.messages.explain import explain
 from pyddpdiag.messages.message import Role
 from pyddpdiag.messages.shells import Shell, shell_on
-from pyddpdiag.model.findings import Finding, culprit
+from pyddpdiag.model.findings import Confidence, Finding, culprit
 from pyddpdiag.model.kinds import KINDS
 from pyddpdiag.model.node import BEAT_S
 from pyddpdiag.model.rows import RankStats
@@ -255,19 +254,29 @@ def _stopped(view: RunView) -> Iterator[Finding]:
     yield from _without_heartbeat(view)
 
 
-def _stop(view: RunView, rank: RankStats, said: str, **more: Any) -> Finding:
+def _stop(
+    view: RunView,
+    rank: RankStats,
+    said: str,
+    *,
+    confidence: Confidence,
+    evidence: dict[str, float | int | str | None],
+    change_mind: str,
+    advice: str,
+) -> Finding:
     where = view.endings[rank.rank].where
     seen = f"; it was last seen at {where}" if where else ""
-    evidence = {"silent_ms": rank.silent_ms, "last_step": rank.last_step, **more.pop("evidence")}
     return Finding(
         kind="rank_stopped",
         severity="error",
         message=f"rank {rank.rank} {said}{seen}.",
+        confidence=confidence,
         rank=rank.rank,
         since_step=rank.last_step,
         where=where or None,
-        evidence=evidence,
-        **more,
+        evidence={"silent_ms": rank.silent_ms, "last_step": rank.last_step, **evidence},
+        change_mind=change_mind,
+        advice=advice,
     )
 
 
