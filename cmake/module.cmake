@@ -33,6 +33,7 @@ Python_add_library(
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_build.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_calls.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_flatten.cpp
+  ${PROJECT_SOURCE_DIR}/csrc/python/bind_groups.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_hook.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_lanes.cpp
   ${PROJECT_SOURCE_DIR}/csrc/python/bind_quick.cpp

@@ -71,7 +71,7 @@ class Recorder:
     def on_lost(self, callback: Callable[[], None]) -> None: ...
     def set_default_group(self, group: dist.ProcessGroup) -> None: ...
     def set_peers(
-        self, group: dist.ProcessGroup, hosts: Sequence[str], messages: dist.ProcessGroupGloo | None
+        self, group: dist.ProcessGroup, hosts: Sequence[str], messages: OwnBackend | None
     ) -> None: ...
     def knows_peers(self, group: dist.ProcessGroup) -> bool: ...
     def add_module(
@@ -91,6 +91,11 @@ class Compression(Enum):
     bf16 = 1
     fp16 = 2
 
+class OwnBackend:
+    """A Gloo group of our own beside the training's; who uses it knows it weakly."""
+
+    def __init__(self, backend: dist.ProcessGroupGloo) -> None: ...
+
 class Lanes:
     """Gloo groups of the same ranks over several interfaces.
 
@@ -100,7 +105,7 @@ class Lanes:
     def __init__(
         self,
         names: Sequence[str],
-        backends: Sequence[dist.ProcessGroupGloo],
+        backends: Sequence[OwnBackend],
         rates: Sequence[tuple[int, int]],
         tried: bool,
     ) -> None: ...
@@ -224,11 +229,8 @@ class SharedPeer:
     @property
     def secret(self) -> bytes: ...
 
-class HostLink:
-    def __init__(self, backend: dist.ProcessGroupGloo) -> None: ...
-
 class GlooBetween:
-    def __init__(self, link: HostLink, store: Store, names: Sequence[str], home: int) -> None: ...
+    def __init__(self, link: OwnBackend, store: Store, names: Sequence[str], home: int) -> None: ...
 
 class SharedPlace:
     def __init__(self) -> None: ...

@@ -16,7 +16,7 @@ namespace {
 
 // `rates`: latency in ns and ps per byte of each.
 std::shared_ptr<Lanes> make_lanes(std::vector<std::string> names,
-                                  const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
+                                  const std::vector<std::shared_ptr<OwnBackend>>& backends,
                                   const std::vector<std::pair<std::int64_t, std::int64_t>>& rates,
                                   bool tried) {
     std::vector<LaneRate> known;

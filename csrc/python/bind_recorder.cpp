@@ -305,11 +305,10 @@ void bind_recorder(py::module_& module) {
         .def(
             "set_peers",
             [](Recorder& self, const GroupHandle& group, std::vector<std::string> hosts,
-               const std::optional<c10::intrusive_ptr<c10d::Backend>>& messages) {
-                self.group(group)->peers.set(
-                    std::make_shared<const Peers>(std::move(hosts), messages.value_or(nullptr)));
+               const std::shared_ptr<OwnBackend>& messages) {
+                self.group(group)->peers.set(std::make_shared<const Peers>(std::move(hosts), messages));
             },
-            py::arg("group"), py::arg("hosts"), py::arg("messages"))
+            py::arg("group"), py::arg("hosts"), py::arg("messages").none(true))
         .def(
             "knows_peers",
             [](Recorder& self, const GroupHandle& group) {

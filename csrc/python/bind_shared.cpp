@@ -88,10 +88,8 @@ void bind_shared(py::module_& module) {
     py::class_<SharedPeer>(module, "SharedPeer")
         .def(py::init<const std::string&, std::uint64_t>(), py::arg("name"), py::arg("process"))
         .def_property_readonly("secret", &secret<SharedPeer>);
-    py::class_<HostLink, std::shared_ptr<HostLink>>(module, "HostLink")
-        .def(py::init<c10::intrusive_ptr<c10d::Backend>>(), py::arg("backend"));
     py::class_<GlooBetween, std::shared_ptr<GlooBetween>>(module, "GlooBetween")
-        .def(py::init<const std::shared_ptr<HostLink>&, const c10::intrusive_ptr<c10d::Store>&,
+        .def(py::init<const std::shared_ptr<OwnBackend>&, const c10::intrusive_ptr<c10d::Store>&,
                       std::vector<std::string>, std::size_t>(),
              py::arg("link"), py::arg("store"), py::arg("names"), py::arg("home"));
     py::class_<SharedPlace>(module, "SharedPlace").def(py::init<>());

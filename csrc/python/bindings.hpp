@@ -9,6 +9,7 @@ namespace py = pybind11;
 
 void bind_build(py::module_& module);
 void bind_calls(py::module_& module);
+void bind_groups(py::module_& module);
 void bind_recorder(py::module_& module);
 void bind_shared(py::module_& module);
 void bind_sockets(py::module_& module);

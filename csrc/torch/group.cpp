@@ -10,15 +10,16 @@
 
 namespace ddpdiag {
 
-Peers::Peers(std::vector<std::string> hosts, const c10::intrusive_ptr<c10d::Backend>& messages)
+Peers::Peers(std::vector<std::string> hosts, const std::shared_ptr<OwnBackend>& messages)
     : hosts_(std::move(hosts)),
       on_one_host_(std::ranges::adjacent_find(hosts_, std::ranges::not_equal_to{}) == hosts_.end()),
       has_messages_(messages != nullptr),
       messages_(messages) {}
 
 c10::intrusive_ptr<c10d::Backend> Peers::messages() const {
-    auto backend = messages_.lock();
-    if (!backend) {
+    const auto own = messages_.lock();
+    auto backend = own != nullptr ? own->get() : nullptr;
+    if (backend == nullptr) {
         throw std::runtime_error(
             "pyddpdiag: the process group for messages between the ranks was destroyed, but a bucket is "
             "still to be "

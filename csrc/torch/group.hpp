@@ -1,7 +1,6 @@
 // What we know about a process group: its names, its size, its peers, and how much was begun in it.
 #pragma once
 
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <atomic>
@@ -13,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "torch/own_backend.hpp"
+
 namespace ddpdiag {
 
 // Where the ranks of a group are, and how they exchange messages beside their collectives.
@@ -20,7 +21,7 @@ class Peers {
 public:
     // `hosts`: that of each rank, equal for ranks on one host. `messages`: a group of the same ranks for
     // messages, or nullptr.
-    Peers(std::vector<std::string> hosts, const c10::intrusive_ptr<c10d::Backend>& messages);
+    Peers(std::vector<std::string> hosts, const std::shared_ptr<OwnBackend>& messages);
 
     [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return hosts_; }
     [[nodiscard]] bool on_one_host() const noexcept { return on_one_host_; }
@@ -33,8 +34,7 @@ private:
     std::vector<std::string> hosts_;
     bool on_one_host_;
     bool has_messages_;
-    // Weak, like the handle of the group.
-    c10::weak_intrusive_ptr<c10d::Backend> messages_;
+    std::weak_ptr<OwnBackend> messages_;
 };
 
 // The peers of a group, once they are known. For any thread.

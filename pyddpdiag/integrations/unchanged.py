@@ -161,7 +161,7 @@ def _patch_ddp(module: Any) -> None:
     # A copy of the compiler's own would be traced; the calls below are made before it begins.
     @between(ddp.__call__)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_dynamo_compiling() or torch.compiler._is_compiling_flag:
             return super(ddp, self).__call__(*arguments, **options)  # none of the rest is traced
         _forward(self, self)
         _state.announced = id(self)
@@ -179,7 +179,7 @@ def _patch_ddp(module: Any) -> None:
     @between(before)
     def pre_forward(self: Any, *arguments: Any, **options: Any) -> Any:
         # Of replicate(), which does not call the module itself.
-        if not torch.compiler.is_compiling():
+        if not (torch.compiler.is_dynamo_compiling() or torch.compiler._is_compiling_flag):
             if _state.announced != id(self):
                 _forward(self, self)
             _state.announced = 0

@@ -9,7 +9,6 @@ environment may not name those any more, so `dist.new_group`, which would use th
 from __future__ import annotations
 
 import socket
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ import torch.distributed as dist
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.paths import gathering, gloo
-
-# They live as long as the group whose buckets they carry; the core knows them weakly. A hook may reduce by them after
-# its recorder was closed.
-_messages: weakref.WeakKeyDictionary[dist.ProcessGroup, list[dist.ProcessGroupGloo | None]] = (
-    weakref.WeakKeyDictionary()
-)
+from pyddpdiag.paths import beside, gathering, gloo
 
 
 def prepare(core: _native.Recorder, group: dist.ProcessGroup) -> None:
@@ -40,15 +33,16 @@ def prepare(core: _native.Recorder, group: dist.ProcessGroup) -> None:
             hosts = meeting.values
             # Two ranks of one host need no messages beside the all-to-all.
             if len(set(hosts)) > 1 or group.size() > 2:
-                messages = dist.ProcessGroupGloo(
-                    meeting.store, group.rank(), group.size(), options_like(group)
+                messages = _native.OwnBackend(
+                    dist.ProcessGroupGloo(meeting.store, group.rank(), group.size(), options_like(group))
                 )
     except RuntimeError as error:
         raise ReductionError(
             f"rank {dist.get_rank()}: cannot reach the other ranks to set up 16-bit gradients: {error}",
             hint="compress on all ranks or on none, with the same hook.",
         ) from error
-    _messages.setdefault(group, []).append(messages)
+    if messages is not None:
+        beside.hold(group, messages)
     core.set_peers(group, hosts, messages)
 
 

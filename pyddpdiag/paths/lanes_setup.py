@@ -20,13 +20,9 @@ from torch._C._distributed_c10d import PrefixStore, Store  # torch.distributed d
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
 from pyddpdiag.model.sidecar import GroupLane
-from pyddpdiag.paths import exchange_setup, gathering, gloo
+from pyddpdiag.paths import beside, exchange_setup, gathering, gloo
 from pyddpdiag.paths.lanes import OWN, Lane
 
-# They live as long as the group whose buckets they carry; the core knows them weakly.
-_backends: weakref.WeakKeyDictionary[dist.ProcessGroup, list[list[dist.ProcessGroupGloo]]] = (
-    weakref.WeakKeyDictionary()
-)
 _Outcome = tuple[tuple[Lane, ...], _native.Lanes, tuple[float, ...]]
 # For recorders that have asked, by the name of the group.
 _outcomes: weakref.WeakKeyDictionary[_native.Recorder, dict[str, _Outcome]] = weakref.WeakKeyDictionary()
@@ -128,7 +124,7 @@ def connect(group: dist.ProcessGroup, lanes: tuple[Lane, ...]) -> tuple[_native.
             hint="name as many interfaces on each rank, each the one that reaches those in the same place of the "
             "other ranks' lists.",
         )
-    _backends.setdefault(group, []).append(backends)
+    beside.hold(group, *backends)
     agreed = [(int(latency), int(cost)) for latency, cost in chosen]
     # Rates of the user's own are not tried.
     result = _native.Lanes(names, backends, agreed, rates is None)
@@ -172,13 +168,15 @@ def _problem(brought: list[dict[str, Any]]) -> str:
 
 def _connected(
     group: dist.ProcessGroup, lanes: Sequence[Lane], place: int, device: Any, store: Store
-) -> dist.ProcessGroupGloo:
+) -> _native.OwnBackend:
     options = exchange_setup.options_like(group)
     options._devices = [device]
     # As many buckets at once as in the group itself.
     options._threads = gloo.options_of(group)._threads
     try:
-        return dist.ProcessGroupGloo(PrefixStore(f"lane/{place}", store), group.rank(), group.size(), options)
+        return _native.OwnBackend(
+            dist.ProcessGroupGloo(PrefixStore(f"lane/{place}", store), group.rank(), group.size(), options)
+        )
     except RuntimeError as error:
         raise RuntimeError(
             f"lane {place + 1} of {len(lanes)} (interface {lanes[place].interface}): {error}"
@@ -192,7 +190,7 @@ class _Measuring:
     """
 
     def __init__(
-        self, names: list[str], backends: list[dist.ProcessGroupGloo], meeting: gathering.Meeting
+        self, names: list[str], backends: list[_native.OwnBackend], meeting: gathering.Meeting
     ) -> None:
         self._names = names
         self._backends = backends

@@ -26,11 +26,10 @@ from torch._C._distributed_c10d import PrefixStore, Store
 
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError
-from pyddpdiag.paths import exchange_setup, gathering, gloo, processes
+from pyddpdiag.paths import beside, exchange_setup, gathering, gloo, processes
 from pyddpdiag.paths.options import SharedMemory
 
 # They live as long as the group whose buckets they carry; the core knows them weakly.
-_links: weakref.WeakKeyDictionary[dist.ProcessGroup, list[_native.HostLink]] = weakref.WeakKeyDictionary()
 
 
 class Readers(TypedDict):
@@ -108,8 +107,8 @@ def connect(
     place = hosts[home].index(group.rank())
     options = exchange_setup.options_like(group)
     backend = dist.ProcessGroupGloo(PrefixStore(f"part/{place}", store), home, len(hosts), options)
-    link = _native.HostLink(backend)
-    _links.setdefault(group, []).append(link)
+    link = _native.OwnBackend(backend)
+    beside.hold(group, link)
     return _native.GlooBetween(link, PrefixStore("end", store), [names[host[place]] for host in hosts], home)
 
 

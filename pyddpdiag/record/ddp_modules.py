@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
-from torch.compiler import is_compiling
+from torch import compiler
+from torch.compiler import is_dynamo_compiling
 from torch.nn.parallel import DistributedDataParallel
 
 from pyddpdiag import _native
@@ -23,8 +24,9 @@ from pyddpdiag.record.held import tensors_in
 from pyddpdiag.record.module_tree import inside, modules_in, parameters_in
 from pyddpdiag.record.pass_looks import PassLooks
 from pyddpdiag.record.reduced import parameters_of
-from pyddpdiag.record.traced import is_traced
 from pyddpdiag.system.handlers import by_handler
+
+_graph = torch._C._get_tracing_state
 
 LOOKED_AT: Final = 16
 """Passes in a row, of eight times as many, that are looked at as they begin: a step that accumulates is seen whole."""
@@ -159,8 +161,9 @@ class ForwardMarks:
 class _Marks:
     """What the forward hooks of an attached module do. They run in every step, so keep the Python here to a minimum.
 
-    While a compiler traces them they do nothing: a call into the native module would break the graph. Those of
-    torch.compile's own module are not traced and mark its passes.
+    While torch.compile or torch.export traces them, or torch.jit.trace, for which a tensor's size is a tensor, they do
+    nothing: a call into the native module would break the graph. Those of torch.compile's own module are not traced and
+    mark its passes. They ask as torch.compiler.is_compiling() does, which takes two functions for it.
     """
 
     __slots__ = ("begin", "end", "looks", "module", "passes")
@@ -178,7 +181,7 @@ class _Marks:
         def begins() -> None:
             try:
                 module = this()
-                if module is None or is_compiling():
+                if module is None or is_dynamo_compiling() or compiler._is_compiling_flag:
                     return
                 fresh = looks.begins(local=local) if often else None
                 if local:
@@ -213,7 +216,7 @@ class _Before(_Hook):
 
     def __call__(self, ddp: Any, arguments: Any, named: Any) -> None:
         marks = self.marks
-        if is_traced():
+        if is_dynamo_compiling() or compiler._is_compiling_flag or _graph() is not None:
             return
         # A look never ends a training. `suppress` would take as long as the look.
         try:
@@ -236,7 +239,7 @@ class _After(_Hook):
 
     def __call__(self, ddp: Any, _: Any, output: Any) -> None:
         marks = self.marks
-        if is_traced():
+        if is_dynamo_compiling() or compiler._is_compiling_flag or _graph() is not None:
             return
         try:
             outputs = output if type(output) is torch.Tensor else list(tensors_in(output))

@@ -12,7 +12,8 @@ from operator import methodcaller
 from typing import Any, Final
 
 import torch
-from torch.compiler import is_compiling
+from torch import compiler
+from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -80,8 +81,8 @@ class Optimizers:
         self._reduced: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters in buckets, by their ids
         self._unreduced: dict[tuple[int | None, tuple[str, ...], int, bool], _Seen] = {}
         handles = [
-            register_optimizer_step_pre_hook(self._hook(Optimizers.begins)),
-            register_optimizer_step_post_hook(self._hook(Optimizers.ended)),
+            register_optimizer_step_pre_hook(self._hook(Stepping.rests, Optimizers._begins)),
+            register_optimizer_step_post_hook(self._hook(Stepping.rested, Optimizers._ends)),
         ]
         self._close = weakref.finalize(self, lambda: list(map(methodcaller("remove"), handles)))
         self._close.atexit = False
@@ -119,33 +120,35 @@ class Optimizers:
             if one.marks
         }
 
-    def _hook(self, method: Callable[[Optimizers, Optimizer], None]) -> Callable[..., None]:
-        """Of all optimizers. Whatever is wrong with it, a training must not end by it: then this watches no more."""
+    def _hook(
+        self,
+        rests: Callable[[Stepping, Optimizer], bool],
+        method: Callable[[Optimizers, Optimizer, Stepping | None], None],
+    ) -> Callable[..., None]:
+        """Of all optimizers; `method` is for steps that do not rest.
+
+        Whatever is wrong with it, a training must not end by it: then this watches no more.
+        """
         this, process = weakref.ref(self), self._process
 
         def hook(optimizer: Optimizer, *_: Any) -> None:
-            if is_compiling():
+            if is_dynamo_compiling() or compiler._is_compiling_flag:
                 return  # a call into the native module would break the graph
             watch = this()
             # A forked child has copies of locks, which another thread may have held.
             if watch is None or watch._failed or forks.process != process:
                 return
             try:
-                method(watch, optimizer)
+                stepping = watch._stepping.known.get(id(optimizer), _UNKNOWN)[1]
+                if stepping is None or not rests(stepping, optimizer):
+                    with unseen():
+                        method(watch, optimizer, stepping)
             except Exception as error:
                 if by_handler(error):
                     raise
                 watch._failed = True
 
         return hook
-
-    def begins(self, optimizer: Optimizer) -> None:
-        """A step begins."""
-        _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
-        if stepping is not None and stepping.rests(optimizer):
-            return
-        with unseen():
-            self._begins(optimizer, stepping)
 
     def _begins(self, optimizer: Optimizer, stepping: Stepping | None) -> None:
         if not (self._modules or self.looks_at_all) or self._core.paused:
@@ -175,22 +178,9 @@ class Optimizers:
         if looks and (stepping.links or not self._modules):
             self._look(optimizer, stepping)
 
-    def ended(self, optimizer: Optimizer) -> None:
-        """A step ended."""
-        _, stepping = self._stepping.known.get(id(optimizer), _UNKNOWN)
+    def _ends(self, _: Optimizer, stepping: Stepping | None) -> None:
         if stepping is None:
             return
-        if stepping.rested:
-            self._again.due = False
-            for link in stepping.links:
-                module = link.module
-                link.after = now = module.native.passes if module.passes is None else module.passes()
-                module.stepped(now)
-            return
-        with unseen():
-            self._end(stepping)
-
-    def _end(self, stepping: Stepping) -> None:
         self._again.due = stepping.due
         for link in stepping.links:
             now = link.module.native.passes

@@ -59,8 +59,7 @@ class Stepping:
         """Whether all parameters are looked at in the next step."""
         self.closely = True
         """Whether the present step is followed closely."""
-        self.rested = False
-        """Whether nothing is kept of it but its number."""
+        self._rests = False  # nothing is kept of it but its number
         self.links: list[Link] = []
         self._next = 0  # the next step of which more is kept than its number
         self._settings: dict[int, str] = {}
@@ -72,7 +71,7 @@ class Stepping:
 
     def rests(self, optimizer: Optimizer) -> bool:
         """Counts a step that begins, if nothing else of it is kept, as of most: so this has few lines."""
-        self.rested = False
+        self._rests = False
         if self.steps + 1 >= self._next or self._zero_since is not None:
             return False
         for group in optimizer.param_groups:
@@ -84,8 +83,17 @@ class Stepping:
         self.steps += 1
         if self._schedule is not None:
             self._schedule.look(self.steps)
-        self.rested = True
+        self._rests = True
         return True
+
+    def rested(self, _: Optimizer) -> bool:
+        """Whether nothing else is to be kept of a step that ends."""
+        if self._rests:
+            for link in self.links:
+                module = link.module
+                link.after = now = module.native.passes if module.passes is None else module.passes()
+                module.stepped(now)
+        return self._rests
 
     def begins(self, optimizer: Optimizer) -> None:
         """A step begins."""

@@ -66,7 +66,8 @@ backends = []
 for place, name in enumerate(names):
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_device(interface=name)]
-    backends.append(dist.ProcessGroupGloo(dist.PrefixStore(str(place), store), rank, 2, options))
+    backend = dist.ProcessGroupGloo(dist.PrefixStore(str(place), store), rank, 2, options)
+    backends.append(_native.OwnBackend(backend))
 # Wrong: as if both carried 160 Mbit/s.
 lanes = _native.Lanes(names, backends, [(0, 50_000)] * 2, True)
 buffer = torch.ones(2**18)
@@ -78,6 +79,7 @@ store.wait([f"done/{each}" for each in range(2)])
 print(json.dumps(lanes.ends()))
 # Joins Gloo's threads, as destroy_process_group does: one that lets go of a tensor of Python's takes the GIL, and where
 # the interpreter ends meanwhile, torch aborts.
+del backend
 backends.clear()
 """
 

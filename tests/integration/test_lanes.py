@@ -1,7 +1,9 @@
 """Buckets in parts over several interfaces: the bits of one all-reduce, one error for all parts, one set-up."""
 
+import gc
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 import pyddpdiag
 from pyddpdiag import _native
 from pyddpdiag.errors import ReductionError, UsageError
-from pyddpdiag.paths import lanes_setup
+from pyddpdiag.paths import beside
 from pyddpdiag.trace.layout import Flag, Kind
 from pyddpdiag.trace.reader import RankTrace
 from pyddpdiag.trace.run import open_run
@@ -105,7 +107,8 @@ def test_what_gains_too_little_by_a_division_goes_over_one_lane() -> None:
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
     backend = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
-    lanes = _native.Lanes(["a", "b"], [backend] * 2, [(0, 300_000), (0, 100_000)], True)
+    own = _native.OwnBackend(backend)
+    lanes = _native.Lanes(["a", "b"], [own] * 2, [(0, 300_000), (0, 100_000)], True)
     whole = lanes.ends(1)[-1]
     # A quarter of 0.1 us per byte must be 2 ms.
     assert lanes.ends(79_000) == [0, whole], "the second is the faster one"
@@ -120,11 +123,13 @@ def _tried(rank: int, ranks: int) -> tuple[bool, list[list[int]]]:
     options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
     store = group.get_group_store()
     backends = [
-        dist.ProcessGroupGloo(dist.PrefixStore(f"lane/{place}", store), rank, ranks, options)
+        _native.OwnBackend(
+            dist.ProcessGroupGloo(dist.PrefixStore(f"lane/{place}", store), rank, ranks, options)
+        )
         for place in range(2)
     ]
     # As long as the group, as those that are made for a recorder.
-    lanes_setup._backends.setdefault(group, []).append(backends)
+    beside.hold(group, *backends)
     # Slower than any, so that a division promises to pay.
     lanes = _native.Lanes(["lo", "lo"], backends, [(0, 60_000), (0, 30_000)], True)
     generator = torch.Generator().manual_seed(rank)
@@ -328,3 +333,44 @@ def test_a_killed_rank_ends_a_reducers_pass_with_an_error_that_names_a_lane(tmp_
     assert gone is None
     assert "(interface lo)" in said[0] and "rank 0: bucket" in said[0], said
     assert "an earlier pass of this GradientReducer has failed" in said[1], said
+
+
+def _loops(expected: int) -> int:
+    """Threads that run Gloo's operations; once there are as many as expected, as each takes its name when it runs."""
+    for _ in range(100):
+        names = [task.read_text(encoding="utf-8") for task in Path("/proc/self/task").glob("*/comm")]
+        count = sum(name.startswith("pt_gloo") for name in names)
+        if count == expected:
+            break
+        time.sleep(0.1)
+    return count
+
+
+def _destroyed(_: int, __: int, folder: str, options: dict[str, Any], beside_it: int) -> tuple[int, int, int]:
+    """Threads before, with, and after a group of which a recorder knows; each group has two of its own."""
+    dist.barrier()
+    before = _loops(2)
+    group = dist.new_group()
+    ddp = DistributedDataParallel(torch.nn.Linear(512, 512), process_group=group)
+    with pyddpdiag.Recorder(folder) as recorder:
+        recorder.attach(ddp, **options)
+        ddp(torch.ones(2, 512)).sum().backward()
+        recorder.detach(ddp)
+        there = _loops(4 + beside_it)
+        dist.barrier()
+        dist.destroy_process_group(group)
+        del ddp, group
+        gc.collect()
+        return before, there, _loops(2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of threads are read from /proc")
+@pytest.mark.parametrize(
+    "options, beside_it", [({"lanes": ["lo=100", "lo=100"]}, 4), ({"compress": "bf16"}, 1)]
+)
+def test_threads_end_with_the_group_and_not_with_its_recorder(
+    options: dict[str, Any], beside_it: int, tmp_path: Path
+) -> None:
+    # A thread that lets go of a tensor while the interpreter ends aborts the process.
+    for counts in run_ranks(_destroyed, 3, tmp_path, str(tmp_path), options, beside_it):
+        assert counts == (2, 4 + beside_it, 2)

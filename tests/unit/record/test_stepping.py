@@ -93,7 +93,7 @@ def test_what_rests_is_what_nothing_is_kept_of() -> None:
         else:
             counted.begins(optimizers[0])
         looked_at.begins(optimizers[1])
-        assert not (counted.rested and looked_at.closely) and counted.due is looked_at.due
+        assert not (counted.rested(optimizers[0]) and looked_at.closely) and counted.due is looked_at.due
         assert _seen(counted) == _seen(looked_at)
         for schedule in schedules:
             schedule.step()

@@ -40,7 +40,7 @@ std::uint64_t bytes_within(const LaneRate& rate, std::int64_t ns) {
 
 }  // namespace
 
-Lanes::Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
+Lanes::Lanes(std::vector<std::string> names, const std::vector<std::shared_ptr<OwnBackend>>& backends,
              std::vector<LaneRate> rates, bool tried)
     : names_(std::move(names)), rates_(std::move(rates)), tried_(tried), part_ended_(names_.size(), 0) {
     if (backends.empty() || names_.size() != backends.size() || rates_.size() != backends.size()) {
@@ -52,10 +52,8 @@ Lanes::Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_pt
             throw std::invalid_argument("the rate of a lane is out of its range.");
         }
     }
-    for (const auto& backend : backends) {
-        backends_.emplace_back(backend);
-    }
-    ranks_ = backends.front()->getSize();
+    backends_.assign(backends.begin(), backends.end());
+    ranks_ = backend(0)->getSize();
 }
 
 std::size_t Lanes::best(std::uint64_t bytes) const {
@@ -192,8 +190,9 @@ LaneShares Lanes::shares(std::optional<std::uint64_t> bytes) const {
 }
 
 c10::intrusive_ptr<c10d::Backend> Lanes::backend(std::size_t lane) const {
-    auto backend = backends_[lane].lock();
-    if (!backend) {
+    const auto own = backends_[lane].lock();
+    auto backend = own != nullptr ? own->get() : nullptr;
+    if (backend == nullptr) {
         throw std::runtime_error("its process group was destroyed");
     }
     return backend;

@@ -4,17 +4,18 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/intrusive_ptr.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/lanes/division.hpp"
+#include "torch/own_backend.hpp"
 
 namespace ddpdiag {
 
@@ -44,7 +45,7 @@ class Lanes {
 public:
     // `names`: for errors, as this rank calls them. `tried`: false: the rates are right, and what they promise is not
     // tried. Throws std::invalid_argument: not one name and one rate for each backend, or a rate out of its range.
-    Lanes(std::vector<std::string> names, const std::vector<c10::intrusive_ptr<c10d::Backend>>& backends,
+    Lanes(std::vector<std::string> names, const std::vector<std::shared_ptr<OwnBackend>>& backends,
           std::vector<LaneRate> rates, bool tried);
 
     [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
@@ -87,8 +88,7 @@ private:
     void learn(Size& size);
 
     std::vector<std::string> names_;
-    // Weak: Gloo's threads must end with the training's group, which Python ties them to.
-    std::vector<c10::weak_intrusive_ptr<c10d::Backend>> backends_;
+    std::vector<std::weak_ptr<OwnBackend>> backends_;
     std::vector<LaneRate> rates_;
     bool tried_;
     std::int64_t ranks_ = 0;

@@ -94,8 +94,9 @@ struct GlooBetween::Arrival {
     }
 };
 
-GlooBetween::GlooBetween(const std::shared_ptr<HostLink>& link, const c10::intrusive_ptr<c10d::Store>& store,
-                         std::vector<std::string> names, std::size_t home)
+GlooBetween::GlooBetween(const std::shared_ptr<OwnBackend>& link,
+                         const c10::intrusive_ptr<c10d::Store>& store, std::vector<std::string> names,
+                         std::size_t home)
     : link_(link),
       // A connection of its own: another thread may wait on that of the training.
       store_(store->clone()),

@@ -9,40 +9,19 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/shared/between.hpp"
+#include "torch/own_backend.hpp"
 
 namespace ddpdiag {
 
-// The connections of one rank with those that carry the same part on the other hosts. Whoever uses them holds them
-// weakly: Gloo's threads must end with the training's group, and not with whoever happens to be last. For any thread.
-class HostLink {
-public:
-    explicit HostLink(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
-
-    // nullptr after take().
-    [[nodiscard]] c10::intrusive_ptr<c10d::Backend> get() const {
-        const std::lock_guard lock(mutex_);
-        return backend_;
-    }
-    [[nodiscard]] c10::intrusive_ptr<c10d::Backend> take() {
-        const std::lock_guard lock(mutex_);
-        return std::move(backend_);
-    }
-
-private:
-    mutable std::mutex mutex_;
-    c10::intrusive_ptr<c10d::Backend> backend_;
-};
-
 class GlooBetween final : public SharedBetween {
 public:
-    // `store`: where the ranks of all hosts meet, for the reason of a failure alone. `names`: see SharedBetween. `home`:
-    // our own host.
-    GlooBetween(const std::shared_ptr<HostLink>& link, const c10::intrusive_ptr<c10d::Store>& store,
+    // `link`: of one rank with those that carry the same part on the other hosts. `store`: where the ranks of all hosts
+    // meet, for the reason of a failure alone. `names`: see SharedBetween. `home`: our own host.
+    GlooBetween(const std::shared_ptr<OwnBackend>& link, const c10::intrusive_ptr<c10d::Store>& store,
                 std::vector<std::string> names, std::size_t home);
     ~GlooBetween() override;
 
@@ -69,7 +48,7 @@ private:
     using Begin = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
     [[nodiscard]] std::shared_ptr<Arrival> begun(const Begin& begin) const;
 
-    std::weak_ptr<HostLink> link_;
+    std::weak_ptr<OwnBackend> link_;
     c10::intrusive_ptr<c10d::Store> store_;
     std::vector<std::string> names_;
     std::string others_;
