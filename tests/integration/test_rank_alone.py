@@ -37,14 +37,15 @@ def _train(way: str, rank: int) -> None:
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     # Who computes alone on a busy machine has a core for a part of that time: so much computing, however long it takes.
     clock = time.monotonic if way == "checkpoint" else time.thread_time
-    began, alone_s = clock(), 0.0
+    began, alone_s = time.monotonic(), 0.0
     for step in range(STEPS):
         optimizer.zero_grad()
         ddp(torch.randn(32, 128)).pow(2).mean().backward()
         optimizer.step()
         if step == WARM:
-            # So many steps; no longer than what any rank of a busy machine may lose once, but for enough looks at it.
-            alone_s = max(0.08, (8 if way == "checkpoint" else 16) * (clock() - began) / WARM)
+            # So many steps by the clock: a share of the run is found, on a busy machine too. No longer than what any rank
+            # of one may lose once, but for enough looks at it.
+            alone_s = max(0.08, 8 * (time.monotonic() - began) / WARM)
         if step > WARM and step % 20 == 0 and (rank == 0 or way == "every rank"):
             until = clock() + alone_s
 
