@@ -43,8 +43,8 @@ def _train(way: str, rank: int) -> None:
         ddp(torch.randn(32, 128)).pow(2).mean().backward()
         optimizer.step()
         if step == WARM:
-            # So many steps by the clock: a share of the run is found, on a busy machine too. No longer than what any rank
-            # of one may lose once, but for enough looks at it.
+            # So many steps by the clock: a share of the run is found, on a busy machine too. No longer than what any
+            # rank of one may lose once, but for enough looks at it.
             alone_s = max(0.08, 8 * (time.monotonic() - began) / WARM)
         if step > WARM and step % 20 == 0 and (rank == 0 or way == "every rank"):
             until = clock() + alone_s
