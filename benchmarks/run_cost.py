@@ -151,7 +151,8 @@ def measure(session: Session, folder: str, rounds: int, widths: list[int]) -> li
                             one = torch.ones(1)
                             for _ in range(OPERATIONS):
                                 one.add_(1)
-                        if step == before:
+                        if step in (2, before):
+                            # Of a line that is known by then: of a new one, the sidecar is written.
                             dist.barrier()
                             used = time.process_time() - time.thread_time()
                         begin, begin_s = time.thread_time(), time.perf_counter()
@@ -165,6 +166,7 @@ def measure(session: Session, folder: str, rounds: int, widths: list[int]) -> li
                 found[-1][name].thread.append(thread[before:])
                 found[-1][name].clock.append(clock[before:])
                 found[-1][name].others.append(used / count)
+                dist.barrier()  # all have closed it
                 shutil.rmtree(f"{folder}/{width}-{turn}-{name}", ignore_errors=True)
     return found
 
