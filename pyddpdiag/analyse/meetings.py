@@ -227,15 +227,20 @@ def alone(found: Meetings, step_ms: float) -> Alone | None:
     long = unseen & (lead >= max(bounds.STANDS_MS, bounds.LONG * step_ms))
     if not regular and np.count_nonzero(long) < bounds.TWICE:
         mine &= seen
-    if not _no_chance(found, mine, int(np.count_nonzero(hit & (last != place)))):
+    if not (sure := _no_chance(found, mine, int(np.count_nonzero(hit & (last != place))))):
         mine &= lead >= bounds.STANDS_MS
+    counted = hit & (seen | mine)
+    if sure:
+        # What another rank does once beside that, as at the end, is an incident of its own.
+        times = np.bincount(last[counted], minlength=len(found.ranks))
+        counted &= (last == place) | (times[last] >= bounds.TWICE)
     lost = float(lead[mine].sum())
     from_start = bool(found.start and mine[0])
     # What a rank does before the first step is no part of the steps' time.
     run_s = found.run_s + (float((found.busy + found.calls)[0].max()) / 1e3 if from_start else 0.0)
     if (
         not lost
-        or lost < bounds.NEARLY_ALL * float(lead[hit & (seen | mine)].sum())
+        or lost < bounds.NEARLY_ALL * float(lead[counted].sum())
         or lost < 1e3 * bounds.HEALTHY_SHARE * run_s
     ):
         return None
