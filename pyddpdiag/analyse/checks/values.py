@@ -51,6 +51,10 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
         advice = "Look at that rank's batch and loss in this step."
         if len(blamed) > 1:
             advice = "More than one rank makes them by itself: look at the loss and the learning rate."
+        again = _finite_again(watched, bad)
+        if again is not None:
+            yield _left_out(view, blamed, np.unique(watched.step[bad]), again)
+            return
     else:
         unread = any(trace.older for trace in view.run.ranks)
         if clean is not None:
@@ -85,6 +89,36 @@ def _non_finite(view: RunView) -> Iterator[Finding]:
         },
         change_mind="A gradient scaler makes infinities on purpose while it looks for its scale, and skips the step.",
         advice=advice,
+    )
+
+
+def _finite_again(watched: WatchedBuckets, bad: Int64) -> int | None:
+    """The step from which on no rank has any more; None: not known of each.
+
+    An optimizer that steps with such an average spoils the weights, and they all gradients after that.
+    """
+    later = watched.step > watched.step[bad].max()
+    if not np.isin(watched.rank, watched.rank[later]).all():
+        return None
+    return int(watched.step[later].min())
+
+
+def _left_out(view: RunView, blamed: list[int], steps: Int64, again: int) -> Finding:
+    more = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
+    return Finding(
+        kind="non_finite_gradient",
+        severity="note",
+        message=f"{ranks(blamed)} put gradients that are not finite into step {steps[0]}{more}, which the script left "
+        f"out, as a gradient scaler does: from step {again} on all are finite.",
+        confidence="high",
+        rank=culprit(blamed),
+        since_step=int(steps[0]),
+        until_step=int(steps[-1]),
+        evidence={"step": int(steps[0]), "steps": len(steps), "ranks": len(blamed), "finite_from": again},
+        change_mind="The script steps with what it puts in their place, or what they spoiled is not used after that, "
+        "as a row of an embedding.",
+        advice="Nothing to do where a gradient scaler looks for its scale. Else look at the batches and losses of "
+        "these steps.",
     )
 
 

@@ -9,7 +9,7 @@ from pyddpdiag.model.kinds.kind import Kind
 VALUES: Final = (
     Kind(
         "non_finite_gradient",
-        ("error",),
+        ("error", "note"),
         "gradients of {ranks} are not finite{when}",
         many="some rank",
         part="gradients",

@@ -66,6 +66,34 @@ def test_nan_names_rank_step_and_parameter(tmp_path: Path) -> None:
     assert finding.severity == "error"
 
 
+def test_steps_that_were_left_out_are_a_remark(tmp_path: Path) -> None:
+    """What an optimizer steps with spoils the weights, and they all later gradients: here these are finite."""
+    for folder, ends in ((tmp_path / "left", 6), (tmp_path / "spoiled", 3)):
+        for rank in range(2):
+            writer = RankWriter(rank, 2)
+            for step in range(6):
+                start = 1_000_000_000 + step * 100_000_000
+                bad = step in (0, 2) or (step >= ends and rank == 1)
+                writer.bucket(
+                    step, start, start + 1_000, start + 5_000_000, flags=4 if bad else 4 | Flag.FINITE
+                )
+                if bad:
+                    writer.add(
+                        GRADIENT, times=(0, 0, 4, 1, -1, 0, 1000), step=step, sequence=step, reference=7
+                    )
+            writer.write(folder)
+    (left,) = analyse(RunView(open_run(tmp_path / "left"))).verdict.findings
+    assert (left.kind, left.severity, left.since_step, left.until_step) == (
+        "non_finite_gradient",
+        "note",
+        0,
+        2,
+    )
+    assert "into step 0 and 1 more, which the script left out" in left.message
+    (spoiled,) = analyse(RunView(open_run(tmp_path / "spoiled"))).verdict.findings
+    assert spoiled.severity == "error"
+
+
 def test_nan_on_all_ranks_blames_none(tmp_path: Path) -> None:
     (finding,) = _findings(tmp_path, {"non_finite": 1}, {"non_finite": 1})
     assert finding.rank is None and "ranks 0, 1" in finding.message.replace(" and ", ", ")
