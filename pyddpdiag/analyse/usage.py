@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import numpy as np
 
-from pyddpdiag.analyse.bounds import BLOCKS, WORTH_A_WORD, Z99
+from pyddpdiag.analyse.bounds import BLOCKS, NEARLY_ALL, WORTH_A_WORD, Z99
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.step_matrix import side_by_side
 from pyddpdiag.model.memory import Memory
@@ -149,7 +150,8 @@ class Growth:
 
     `since_ns` is from when on it was seen to grow, `per_ns` how fast of late, `workers` the share that its workers have
     of it, `taken` what it takes in the end, `free` what is left then, of `limit`, which may be a `container`'s.
-    `steady`: nothing shows that it grows more slowly than before.
+    `steady`: nothing shows that it grows more slowly than before. `ends`: it does so by enough to end before the memory
+    is full.
     """
 
     since_ns: int
@@ -161,10 +163,11 @@ class Growth:
     limit: int
     container: bool
     steady: bool
+    ends: bool
 
 
 def growth(memory: Memory) -> Growth | None:
-    """How a rank's memory grows; None: it does not, too little was seen, or it levels off before the memory is full."""
+    """How a rank's memory grows; None: it does not, or too little was seen."""
     at = np.array(memory.at_ns, np.float64)
     if len(at) < 2 * BLOCKS or at[-1] <= at[0]:
         return None
@@ -179,8 +182,6 @@ def growth(memory: Memory) -> Growth | None:
             return None
         unsure = _unsure(levels)
         steady, further = _goes_on(levels, unsure)
-        if further < free:
-            return None
         of_workers = _levels(at, workers, since)
         grown = 0.0 if of_workers is None else of_workers[-1] - of_workers[0]
         half = BLOCKS // 2
@@ -196,8 +197,18 @@ def growth(memory: Memory) -> Growth | None:
             memory.limit,
             memory.container,
             steady,
+            further < free,
         )
     return None
+
+
+def lasting(growths: Mapping[int, Growth]) -> dict[int, Growth]:
+    """Of the ranks whose memory grows, those where it does until none is left.
+
+    Ranks do alike: where steps become longer, chance decides whose growth seems to end.
+    """
+    most = max((one.per_ns for one in growths.values() if not one.ends), default=inf)
+    return {rank: one for rank, one in growths.items() if not one.ends or one.per_ns >= NEARLY_ALL * most}
 
 
 def _levels(at: Float64, values: Float64, since: float) -> Float64 | None:

@@ -67,7 +67,7 @@ from pyddpdiag.analyse.spans import phase_matrices, phase_stats
 from pyddpdiag.analyse.standstill import Awaited, Progress, Standstill, awaited_buckets, progress, standstill
 from pyddpdiag.analyse.step_matrix import StepMatrix, are_long, matrix
 from pyddpdiag.analyse.steps import StepEnds, step_ends, step_table
-from pyddpdiag.analyse.usage import Growth, UsageMatrix, usage_matrix, usual_load
+from pyddpdiag.analyse.usage import Growth, UsageMatrix, lasting, usage_matrix, usual_load
 from pyddpdiag.analyse.windows import Slower, Span, slower
 from pyddpdiag.model.account import RankAccount
 from pyddpdiag.model.cube import Cube
@@ -347,8 +347,9 @@ class RunView:
 
     @cached_property
     def memory_growth(self) -> dict[int, Growth]:
-        """How the memory of ranks grows, of those whose does."""
-        return {rank: each.growth for rank, each in self._by_rank.items() if each.growth is not None}
+        """How the memory of ranks grows, of those whose does until none is left."""
+        grow = {rank: each.growth for rank, each in self._by_rank.items() if each.growth is not None}
+        return lasting(grow)
 
     @cached_property
     def hot_lines(self) -> tuple[HotLine, ...]:

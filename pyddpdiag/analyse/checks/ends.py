@@ -74,7 +74,8 @@ def _look(view: RunView) -> Iterator[Finding]:
         change_mind="Its trace lost the record of that operation."
         if late or absent
         else "A rank's own output shows an earlier error that is not recorded.",
-        advice="Make it shorter, let the other ranks wait for it in a group with a longer timeout, or give "
+        advice=("Does it wait there for what another rank does only later, or never? " if absent else "")
+        + "Make it shorter, let the other ranks wait for it in a group with a longer timeout, or give "
         "init_process_group a timeout that is longer than it."
         if late
         else ""

@@ -29,7 +29,7 @@ from pyddpdiag.model.words import count, listed, milliseconds, percent
 ADVICE: Final[dict[Cause | None, str]] = {
     "compute": "Its processor works longer: look for larger inputs, a slower processor, or work that only this rank "
     "does.",
-    "data": "Look at its data loading: more loader workers, a faster disk.",
+    "data": "Look at its data loading: less work for each sample, more loader workers, a faster disk.",
     "core": "Look for another load on its cores: move that away, or give the rank cores of its own (taskset, a "
     "container's CPU set).",
     "disk": "It reads from a disk or writes to one in its own code: look for files that it writes and syncs in each "
@@ -43,7 +43,7 @@ ADVICE: Final[dict[Cause | None, str]] = {
 
 ADVICE_AT: Final[dict[Cause | None, str]] = {
     "compute": ", where its processor works longer: are its inputs larger, or does only this rank do that?",
-    "data": ", where it waits for data: more loader workers (num_workers), a faster disk.",
+    "data": ", where it waits for data: less work for each sample, more loader workers (num_workers), a faster disk.",
     "disk": ": write there less often or from another thread, keep what it reads in memory, or use a faster "
     "disk (iostat -x).",
     "blocked": ", where it sleeps: for a lock, a sleep, or access to a disk or the network.",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyddpdiag.analyse.grouped import Float64
-from pyddpdiag.analyse.usage import growth
+from pyddpdiag.analyse.usage import growth, lasting
 from pyddpdiag.model.memory import Memory
 
 Level = Callable[[Float64], Float64]
@@ -48,7 +48,7 @@ def read(level: Level, seed: int, workers: float = 0.0) -> Memory:
 )
 def test_memory_that_grows_is_measured(level: Level, gb_per_s: float, from_begin: bool, seed: int) -> None:
     found = growth(read(level, seed=seed, workers=0.75))
-    assert found is not None and found.from_begin == from_begin
+    assert found is not None and found.from_begin == from_begin and not found.ends
     assert found.per_ns * S / GB == pytest.approx(gb_per_s, rel=0.25)
     assert found.workers == pytest.approx(0.75, abs=0.05)
 
@@ -68,7 +68,20 @@ def test_memory_that_grows_is_measured(level: Level, gb_per_s: float, from_begin
     ],
 )
 def test_memory_that_levels_off_is_no_leak(level: Level, seed: int) -> None:
-    assert growth(read(level, seed=seed)) is None
+    found = growth(read(level, seed=seed))
+    assert found is None or found.ends
+
+
+def test_ranks_that_grow_alike_are_named_together() -> None:
+    steady, slower = (
+        growth(read(lambda t: 3.0 * t, seed=0)),
+        growth(read(lambda t: 4.5 * t - 1.0 * t**2, seed=1)),
+    )
+    cache = growth(read(lambda t: 3.0 * (1.0 - np.exp(-2.0 * t)), seed=2))
+    assert steady is not None and slower is not None and cache is not None
+    assert (steady.ends, slower.ends, cache.ends) == (False, True, True)
+    assert set(lasting({0: steady, 1: slower, 2: cache})) == {0, 1}
+    assert not lasting({1: slower, 2: cache})
 
 
 def test_no_readings_say_nothing() -> None:
