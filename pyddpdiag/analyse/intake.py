@@ -14,7 +14,7 @@ from pyddpdiag.analyse.life import RankLife, rank_life
 from pyddpdiag.analyse.links.connections import Connection, rank_connections
 from pyddpdiag.analyse.operations import RankOperations, rank_operations, trained_until_ns
 from pyddpdiag.analyse.spans import Passes, RankPhases, rank_phases
-from pyddpdiag.analyse.steps import RankSteps, StepCounter
+from pyddpdiag.analyse.steps import RankSteps, StepCounter, step_ends
 from pyddpdiag.analyse.usage import Growth, RankUsage, growth, rank_usage
 from pyddpdiag.trace.layout import Kind
 from pyddpdiag.trace.ledger import Places
@@ -87,7 +87,7 @@ class Intake:
         steps = self._take_buckets(trace, passes).finish(collectives)
         lines = self._lines.read(trace)
         cut = trace.begins_late
-        usage = rank_usage(trace.of_kind(Kind.USAGE))
+        usage, ended = rank_usage(trace.of_kind(Kind.USAGE)), step_ends(steps).at_ns
         digest = RankDigest(
             steps,
             rank_operations(trace),
@@ -99,7 +99,7 @@ class Intake:
             rank_life(trace, steps, collectives, phases, usage),
             rank_connections(trace, trained_until_ns(trace)),
             file_lines(lines, steps, passes, collectives, phases, cut=cut) if lines and lines.at_ns else None,
-            None if lines is None else growth(lines.memory),
+            None if lines is None else growth(lines.memory, ended[ended > 0]),
         )
         self.ranks.append(self._empty.shared(digest))
 

@@ -142,6 +142,7 @@ def in_steps(usage: RankUsage, number: Int64, passes: Float64, after: Float64) -
 
 
 _BEGINS: Final = (0.0, 0.25, 0.5)
+_NO_STEPS: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -166,12 +167,29 @@ class Growth:
     ends: bool
 
 
-def growth(memory: Memory) -> Growth | None:
-    """How a rank's memory grows; None: it does not, or too little was seen."""
-    at = np.array(memory.at_ns, np.float64)
-    if len(at) < 2 * BLOCKS or at[-1] <= at[0]:
+def growth(memory: Memory, ended_ns: Int64 = _NO_STEPS) -> Growth | None:
+    """How a rank's memory grows; None: it does not, or too little was seen.
+
+    What each step keeps makes it grow by steps, however long they take: so where the ends of the steps are known, it is
+    first parts of as many steps that are compared.
+    """
+    read = np.array(memory.at_ns, np.float64)
+    if len(read) < 2 * BLOCKS or read[-1] <= read[0]:
         return None
-    own, workers = np.array(memory.own, np.float64), np.array(memory.workers, np.float64)
+    found = None
+    if len(ended_ns) >= 2 * BLOCKS:
+        inside = (read >= ended_ns[0]) & (read <= ended_ns[-1])
+        steps = np.arange(len(ended_ns), dtype=np.float64)
+        found = _grown(memory, np.flatnonzero(inside), np.interp(read, ended_ns, steps))
+    return found or _grown(memory, np.arange(len(read)), read)
+
+
+def _grown(memory: Memory, rows: Int64, by: Float64) -> Growth | None:
+    """In these of the readings; `by`: steps or time at each of all."""
+    if len(rows) < 2 * BLOCKS:
+        return None
+    at, read = by[rows], np.array(memory.at_ns, np.float64)[rows]
+    own, workers = np.array(memory.own, np.float64)[rows], np.array(memory.workers, np.float64)[rows]
     for begin in _BEGINS:
         since = at[0] + begin * (at[-1] - at[0])
         levels = _levels(at, own + workers, since)
@@ -184,13 +202,14 @@ def growth(memory: Memory) -> Growth | None:
         steady, further = _goes_on(levels, unsure)
         of_workers = _levels(at, workers, since)
         grown = 0.0 if of_workers is None else of_workers[-1] - of_workers[0]
-        half = BLOCKS // 2
-        width = (at[-1] - since) / BLOCKS
+        when = _levels(at, read, since)
+        assert when is not None  # there are as many
+        half, width = BLOCKS // 2, (at[-1] - since) / BLOCKS
         still = int(np.argmax(levels - levels[0] > unsure)) - 1
         return Growth(
-            int(since + still * width),
+            int(read[np.searchsorted(at, since + still * width)]),
             begin == still == 0,
-            float((levels[-1] - levels[half]) / ((half - 1) * width)),
+            float((levels[-1] - levels[half]) / (when[-1] - when[half])),
             float(np.clip(grown / (levels[-1] - levels[0]), 0.0, 1.0)),
             memory.own[-1] + memory.workers[-1],
             free,

@@ -72,6 +72,16 @@ def test_memory_that_levels_off_is_no_leak(level: Level, seed: int) -> None:
     assert found is None or found.ends
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_each_step_keeps_grows_though_steps_become_longer(seed: int) -> None:
+    """By time it levels off, and with the steps it does not."""
+    memory = read(lambda share: 3.0 * np.sqrt(share), seed=seed)
+    ended = (SPAN_S * S * np.linspace(0.0, 1.0, 400) ** 2).astype(np.int64)
+    by_time, by_steps = growth(memory), growth(memory, ended)
+    assert by_time is not None and by_time.ends
+    assert by_steps is not None and not by_steps.ends and by_steps.from_begin
+
+
 def test_ranks_that_grow_alike_are_named_together() -> None:
     steady, slower = (
         growth(read(lambda t: 3.0 * t, seed=0)),
