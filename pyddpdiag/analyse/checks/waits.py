@@ -17,6 +17,7 @@ from pyddpdiag.analyse.filing import DATA
 from pyddpdiag.analyse.grouped import Float64
 from pyddpdiag.analyse.links.interface_use import single_flow
 from pyddpdiag.analyse.step_matrix import lower_median, median, step_walls
+from pyddpdiag.analyse.tables import unused_rows
 from pyddpdiag.analyse.view import RunView
 from pyddpdiag.analyse.wall_clock import of_part
 from pyddpdiag.analyse.windows import Stretches, all_of
@@ -131,9 +132,14 @@ def _less_exposed(view: RunView, lasting: Sequence[BucketStats], part: str, half
     halved = half_ms is not None and half_ms >= LEAST_MS
     saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
     less = f"bfloat16{saves}, " if can_halve(lasting) and view.advice.fits("--compress") else ""
-    return (
-        _ADVICE[part].format(less=less) + besides + (view.advice.line("--compress", "bf16") if halved else "")
-    )
+    line = view.advice.line("--compress", "bf16") if halved else ""
+    return f"{_sparse(view)}{_ADVICE[part].format(less=less)}{besides}{line}"
+
+
+def _sparse(view: RunView) -> str:
+    """For gradients that are mostly zeros; empty: it is not known that they are."""
+    found, how = unused_rows(view.names.modules, view.sidecars), view.advice.sparse()
+    return f"{found.words} {how[:1].upper()}{how[1:]}. Or: " if found is not None and how else ""
 
 
 def _loopback(view: RunView) -> Iterator[Finding]:
@@ -172,7 +178,7 @@ def _loopback(view: RunView) -> Iterator[Finding]:
             "shared_memory_saves_ms": saved,
         },
         change_mind="The processor is shared with other work, so that copies take longer than in a real run.",
-        advice=f"{shared}Use fewer processes with more threads each (OMP_NUM_THREADS)"
+        advice=f"{_sparse(view)}{shared}Use fewer processes with more threads each (OMP_NUM_THREADS)"
         + (f", or send half as much: {view.advice.compress()}".rstrip(",") if halves else "")
         + f".{line}",
     )
