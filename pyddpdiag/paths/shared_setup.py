@@ -29,8 +29,6 @@ from pyddpdiag.errors import ReductionError
 from pyddpdiag.paths import beside, exchange_setup, gathering, gloo, processes
 from pyddpdiag.paths.options import SharedMemory
 
-# They live as long as the group whose buckets they carry; the core knows them weakly.
-
 
 class Readers(TypedDict):
     """Who has read a rank's secret: ranks of the group, with the rank itself; and why the first other one has not."""
