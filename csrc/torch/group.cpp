@@ -17,8 +17,7 @@ Peers::Peers(std::vector<std::string> hosts, const std::shared_ptr<OwnBackend>& 
       messages_(messages) {}
 
 c10::intrusive_ptr<c10d::Backend> Peers::messages() const {
-    const auto own = messages_.lock();
-    auto backend = own != nullptr ? own->get() : nullptr;
+    auto backend = OwnBackend::of(messages_);
     if (backend == nullptr) {
         throw std::runtime_error(
             "pyddpdiag: the process group for messages between the ranks was destroyed, but a bucket is "

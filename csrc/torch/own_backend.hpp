@@ -4,6 +4,7 @@
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -15,6 +16,12 @@ namespace ddpdiag {
 class OwnBackend {
 public:
     explicit OwnBackend(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+
+    // nullptr where it is gone, too.
+    [[nodiscard]] static c10::intrusive_ptr<c10d::Backend> of(const std::weak_ptr<OwnBackend>& held) {
+        const auto own = held.lock();
+        return own != nullptr ? own->get() : nullptr;
+    }
 
     // nullptr after take().
     [[nodiscard]] c10::intrusive_ptr<c10d::Backend> get() const {

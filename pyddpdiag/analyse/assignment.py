@@ -43,7 +43,7 @@ _TABLE: Final = re.compile(r"emb|lookup|wte|wpe|vocab|token", re.IGNORECASE)
 _NAMELESS: Final = re.compile(r"(?:\d+\.)*weight")
 """In an nn.Sequential."""
 
-_NO_SPARSE: Final = "GradientReducer"
+NO_SPARSE: Final = "GradientReducer"
 """It takes no sparse gradients."""
 
 HIGHER: Final = 8
@@ -192,7 +192,7 @@ def _lines(module: Module, laid_out: Sequence[tuple[BucketStats, Layout]]) -> It
 def _may_look_up(module: Module, index: int) -> bool:
     """Whether a parameter has two dimensions, many rows, and a name like that; or without a name, few columns."""
     name, shape = module.parameters[index], module.shapes[index]
-    if len(shape) != 2 or shape[0] < ROWS or module.name == _NO_SPARSE:
+    if len(shape) != 2 or shape[0] < ROWS or module.name == NO_SPARSE:
         return False
     narrow = shape[0] >= HIGHER * shape[1] and _NAMELESS.fullmatch(name)
     return bool(narrow or _TABLE.search(name))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from pyddpdiag.analyse.assignment import ITEM_BYTES
+from pyddpdiag.analyse.assignment import ITEM_BYTES, NO_SPARSE
 from pyddpdiag.analyse.bounds import MOST, SEVERAL, TWICE
 from pyddpdiag.model.sidecar import Module, Sidecar
 from pyddpdiag.model.words import listed, percent
@@ -40,7 +40,11 @@ def unused_rows(modules: Mapping[int, Module], sidecars: Mapping[int, Sidecar]) 
             most for one in sidecars.values() for most in one.training.batch_values.get(index, {}).values()
         ]
         values = max(given, default=0)
-        if not values or not len(module.parameters) == len(module.shapes) == len(module.dtypes):
+        if (
+            not values
+            or module.name == NO_SPARSE
+            or not len(module.parameters) == len(module.shapes) == len(module.dtypes)
+        ):
             continue
         sizes = {
             name: ITEM_BYTES.get(dtype, 0) * prod(shape)

@@ -173,15 +173,17 @@ def growth(memory: Memory, ended_ns: Int64 = _NO_STEPS) -> Growth | None:
     What each step keeps makes it grow by steps, however long they take: so where the ends of the steps are known, it is
     first parts of as many steps that are compared.
     """
-    read = np.array(memory.at_ns, np.float64)
-    if len(read) < 2 * BLOCKS or read[-1] <= read[0]:
+    # Of a damaged trace neither need be in order.
+    read, ended = np.array(memory.at_ns, np.float64), np.sort(ended_ns)
+    rows = np.argsort(read, kind="stable")
+    if len(read) < 2 * BLOCKS or np.ptp(read) <= 0.0:
         return None
     found = None
-    if len(ended_ns) >= 2 * BLOCKS:
-        inside = (read >= ended_ns[0]) & (read <= ended_ns[-1])
-        steps = np.arange(len(ended_ns), dtype=np.float64)
-        found = _grown(memory, np.flatnonzero(inside), np.interp(read, ended_ns, steps))
-    return found or _grown(memory, np.arange(len(read)), read)
+    if len(ended) >= 2 * BLOCKS:
+        inside = (read >= ended[0]) & (read <= ended[-1])
+        steps = np.arange(len(ended), dtype=np.float64)
+        found = _grown(memory, rows[inside[rows]], np.interp(read, ended, steps))
+    return found or _grown(memory, rows, read)
 
 
 def _grown(memory: Memory, rows: Int64, by: Float64) -> Growth | None:

@@ -133,11 +133,13 @@ def _less_exposed(view: RunView, lasting: Sequence[BucketStats], part: str, half
     saves = f", which would save about {milliseconds(half_ms)}" if half_ms and halved else ""
     less = f"bfloat16{saves}, " if can_halve(lasting) and view.advice.fits("--compress") else ""
     line = view.advice.line("--compress", "bf16") if halved else ""
-    return f"{_sparse(view)}{_ADVICE[part].format(less=less)}{besides}{line}"
+    return f"{_sparse(view, lasting)}{_ADVICE[part].format(less=less)}{besides}{line}"
 
 
-def _sparse(view: RunView) -> str:
-    """For gradients that are mostly zeros; empty: it is not known that they are."""
+def _sparse(view: RunView, lasting: Sequence[BucketStats]) -> str:
+    """For gradients that are mostly zeros; empty: it is not known that they are, or they are sent otherwise already."""
+    if assignment(view.names, lasting) is None:
+        return ""
     found, how = unused_rows(view.names.modules, view.sidecars), view.advice.sparse()
     return f"{found.words} {how[:1].upper()}{how[1:]}. Or: " if found is not None and how else ""
 
@@ -178,7 +180,7 @@ def _loopback(view: RunView) -> Iterator[Finding]:
             "shared_memory_saves_ms": saved,
         },
         change_mind="The processor is shared with other work, so that copies take longer than in a real run.",
-        advice=f"{_sparse(view)}{shared}Use fewer processes with more threads each (OMP_NUM_THREADS)"
+        advice=f"{_sparse(view, lasting)}{shared}Use fewer processes with more threads each (OMP_NUM_THREADS)"
         + (f", or send half as much: {view.advice.compress()}".rstrip(",") if halves else "")
         + f".{line}",
     )

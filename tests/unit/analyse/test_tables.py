@@ -14,10 +14,12 @@ NET = {
 }
 
 
-def found(values: int, shapes: dict[str, tuple[int, ...]] = NET) -> tuple[dict[str, int], float] | None:
+def found(
+    values: int, shapes: dict[str, tuple[int, ...]] = NET, name: str = "Net"
+) -> tuple[dict[str, int], float] | None:
     """The tables and the share of zeros, where a batch has so many values."""
     module = Module(
-        name="Net",
+        name=name,
         parameters=tuple(shapes),
         shapes=tuple(shapes.values()),
         dtypes=("float32",) * len(shapes),
@@ -37,6 +39,10 @@ def test_most_of_the_gradients_are_zeros() -> None:
 @pytest.mark.parametrize("values", [0, 4000, 100_000])
 def test_without_batches_or_with_large_ones_nothing_is_said(values: int) -> None:
     assert found(values) is None
+
+
+def test_what_takes_no_sparse_gradients_is_not_told_to() -> None:
+    assert found(1000, name="GradientReducer") is None
 
 
 def test_a_layer_with_a_bias_computes_with_all_rows() -> None:

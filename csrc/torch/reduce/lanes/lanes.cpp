@@ -190,8 +190,7 @@ LaneShares Lanes::shares(std::optional<std::uint64_t> bytes) const {
 }
 
 c10::intrusive_ptr<c10d::Backend> Lanes::backend(std::size_t lane) const {
-    const auto own = backends_[lane].lock();
-    auto backend = own != nullptr ? own->get() : nullptr;
+    auto backend = OwnBackend::of(backends_[lane]);
     if (backend == nullptr) {
         throw std::runtime_error("its process group was destroyed");
     }

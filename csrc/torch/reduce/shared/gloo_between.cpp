@@ -112,8 +112,7 @@ GlooBetween::GlooBetween(const std::shared_ptr<OwnBackend>& link,
 GlooBetween::~GlooBetween() = default;
 
 c10::intrusive_ptr<c10d::Backend> GlooBetween::backend() const {
-    const auto link = link_.lock();
-    auto backend = link != nullptr ? link->get() : nullptr;
+    auto backend = OwnBackend::of(link_);
     if (backend == nullptr) {
         throw SharedBetweenError("the process group was destroyed, or an earlier bucket has failed");
     }
